@@ -1,0 +1,286 @@
+package pebble_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/pebble"
+	"github.com/promtsd/promtsd/store/storetest"
+)
+
+// failing is a disk on which, once it is on, writing to files whose names have the suffix fails.
+type failing struct {
+	vfs.FS
+	on     atomic.Bool
+	suffix string
+	hits   atomic.Int64
+}
+
+func newFailing(inner vfs.FS, suffix string) *failing {
+	f := &failing{suffix: suffix}
+	f.FS = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if f.on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, f.suffix) {
+			f.hits.Add(1)
+			return fmt.Errorf("write to %s: %w", op.Path, syscall.ENOSPC)
+		}
+		return nil
+	}))
+	return f
+}
+
+// lockedBuffer is a log that many goroutines write.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func TestFault_StopsForGood(t *testing.T) {
+	for _, c := range []struct {
+		name, suffix string
+		noSync       bool
+		memTable     uint64 // small ones are flushed, and the log changes with them
+	}{
+		{"log", ".log", false, 0},
+		{"log without syncs", ".log", true, 0},
+		{"log with small tables", ".log", false, 16 << 10},
+		{"log without syncs with small tables", ".log", true, 16 << 10},
+		{"directory", "db", false, 16 << 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fs := vfs.NewMem()
+			disk := newFailing(fs, c.suffix)
+			var log lockedBuffer
+			s := open(t, pebble.Config{
+				Dir: "db", FS: disk, NoSync: c.noSync, MemTableBytes: c.memTable, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			createData(t, s)
+			for number := 1; number <= 5; number++ {
+				if err := writeNumber(t.Context(), s, 0, number); err != nil {
+					t.Fatal(err)
+				}
+			}
+			disk.on.Store(true)
+			var acknowledged atomic.Int64
+			acknowledged.Store(5)
+			var wg sync.WaitGroup
+			for range 4 { // several at once, none of which may hang or take the process down
+				wg.Go(func() {
+					for {
+						err := writeNumber(t.Context(), s, 1, 1)
+						if err == nil {
+							continue
+						}
+						if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, syscall.ENOSPC) {
+							t.Errorf("write on a failing disk = %v, want ErrUnavailable and ENOSPC", err)
+						}
+						return
+					}
+				})
+			}
+			wg.Wait()
+			disk.on.Store(false)
+			if err := writeNumber(t.Context(), s, 0, 6); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("write after the disk failed = %v, want ErrUnavailable", err)
+			}
+			if _, err := s.CheckAndPut(t.Context(), []store.Check{{
+				Coord: store.Coord{Table: "data", Row: []byte("x"), Family: "f"},
+			}}); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("CheckAndPut after the disk failed = %v, want ErrUnavailable", err)
+			}
+			rows, err := storetest.Collect(s.Get(t.Context(), store.Get{Table: "data", Rows: [][]byte{crashRow(0)}}))
+			if err != nil || len(rows) != 1 {
+				t.Errorf("read after the disk failed: %d rows, %v", len(rows), err)
+			}
+			if err := s.Close(); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("Close after the disk failed = %v, want ENOSPC", err)
+			}
+			if !strings.Contains(log.String(), "store stopped taking writes") {
+				t.Errorf("the log does not say that the store stopped:\n%s", log.String())
+			}
+		})
+	}
+}
+
+func TestFault_FailedLogLosesNothingAcknowledged(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	disk := newFailing(fs, ".log") // which does not see writes to logs that are used again, so the table must not fill up
+	s := open(t, pebble.Config{Dir: "db", FS: disk})
+	createData(t, s)
+	last := 0
+	for number := 1; ; number++ {
+		if number == 30 {
+			disk.on.Store(true)
+		}
+		if err := writeNumber(t.Context(), s, 0, number); err != nil {
+			break
+		}
+		last = number
+	}
+	if last != 29 {
+		t.Errorf("the last number acknowledged is %d, want 29", last)
+	}
+	_ = s.Close()
+	again := open(t, pebble.Config{Dir: "db", FS: fs.CrashClone(vfs.CrashCloneCfg{})})
+	checkNumbers(t, again, []int{last})
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFault_FullDiskRefusesWritesUntilFlushesSucceed(t *testing.T) {
+	fs := vfs.NewMem()
+	disk := newFailing(fs, ".sst")
+	s := open(t, pebble.Config{Dir: "db", FS: disk, MemTableBytes: 16 << 10})
+	createData(t, s)
+	disk.on.Store(true)
+	last, number := 0, 0
+	for {
+		number++
+		ctx, cancel := context.WithCancel(t.Context())
+		err := writeNumber(ctx, s, 0, number)
+		cancel()
+		if err != nil {
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Fatalf("write on a full disk = %v, want ErrUnavailable", err)
+			}
+			break
+		}
+		last = number
+	}
+	if disk.hits.Load() == 0 {
+		t.Fatal("no table was written")
+	}
+	disk.on.Store(false)
+	for err := errors.New("first"); err != nil; {
+		if err = writeNumber(t.Context(), s, 0, number); err != nil && !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("write after space came back = %v", err)
+		}
+		last = number
+	}
+	checkNumbers(t, s, []int{last})
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFault_ManifestStopsForGood(t *testing.T) {
+	fs := vfs.NewMem()
+	disk := &failing{}
+	disk.FS = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if disk.on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.Contains(op.Path, "MANIFEST") {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	s := open(t, pebble.Config{Dir: "db", FS: disk, MemTableBytes: 16 << 10})
+	createData(t, s)
+	disk.on.Store(true)
+	for number := 1; ; number++ {
+		if err := writeNumber(t.Context(), s, 0, number); err != nil {
+			if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, syscall.EIO) {
+				t.Errorf("write = %v, want ErrUnavailable and EIO", err)
+			}
+			break
+		}
+	}
+	if _, err := storetest.Collect(s.Scan(t.Context(), store.Scan{Table: "data"})); err != nil {
+		t.Errorf("scan after the failure: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Close = %v, want EIO", err)
+	}
+}
+
+func TestFault_OpenReportsEveryFailure(t *testing.T) {
+	for index := int32(0); ; index++ {
+		inject := errorfs.OnIndex(index)
+		var hit atomic.Bool
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			err := inject.MaybeError(op)
+			if err != nil {
+				hit.Store(true)
+			}
+			return err
+		}))
+		s, err := pebble.Open(pebble.Config{Dir: "db", FS: fs})
+		if err == nil {
+			_ = s.Close()
+		}
+		if !hit.Load() {
+			if err != nil {
+				t.Errorf("Open without a failure = %v", err)
+			}
+			if index < 5 {
+				t.Errorf("Open made only %d calls of the disk", index)
+			}
+			return
+		}
+	}
+}
+
+func TestFault_CorruptTableIsAnError(t *testing.T) {
+	fs := vfs.NewMem()
+	s := open(t, pebble.Config{Dir: "db", FS: fs, MemTableBytes: 16 << 10})
+	createData(t, s)
+	for number := 1; number <= 100; number++ {
+		if err := writeNumber(t.Context(), s, number, number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, pebble.Config{Dir: "db", FS: fs}) // which has read the catalog when the tables go bad
+	names, err := fs.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".sst") {
+			file, err := fs.OpenReadWrite(fs.PathJoin("db", name), vfs.WriteCategoryUnspecified)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := file.Stat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := file.WriteAt(bytes.Repeat([]byte{0xa5}, 64), info.Size()/2); err != nil {
+				t.Fatal(err)
+			}
+			if err := file.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := storetest.Collect(s.Scan(t.Context(), store.Scan{Table: "data"})); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Scan over corrupt tables = %v, want ErrCorrupt", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,221 @@
+package pebble
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// The verbs of the store, as metrics name them.
+const (
+	verbTables      = "tables"
+	verbCreateTable = "create_table"
+	verbApply       = "apply"
+	verbGet         = "get"
+	verbScan        = "scan"
+	verbIncrement   = "increment"
+	verbCheckAndPut = "check_and_put"
+)
+
+// metrics counts what the store does, and reads out what the tree counts.
+type metrics struct {
+	registerer prometheus.Registerer
+	all        []prometheus.Collector
+
+	seconds      *prometheus.HistogramVec
+	errors       *prometheus.CounterVec
+	cellsWritten prometheus.Counter
+	cellsRead    prometheus.Counter
+	rowsRead     prometheus.Counter
+	rowsRejected prometheus.Counter
+}
+
+func newMetrics(s *Store, r prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		registerer: r,
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "promtsd_store_operation_duration_seconds",
+			Help:    "Time a call of the store took, by verb; that of gets and scans includes what their caller did with the rows.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
+		}, []string{"verb"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "promtsd_store_operation_errors_total", Help: "Calls of the store that ended in an error, by verb.",
+		}, []string{"verb"}),
+		cellsWritten: counter("promtsd_store_cells_written_total", "Mutations that batches applied."),
+		cellsRead:    counter("promtsd_store_cells_read_total", "Cells that gets and scans returned."),
+		rowsRead:     counter("promtsd_store_rows_read_total", "Rows that gets and scans returned."),
+		rowsRejected: counter("promtsd_store_rows_rejected_total", "Rows that the filter of a scan rejected."),
+	}
+	m.all = []prometheus.Collector{
+		m.seconds, m.errors, m.cellsWritten, m.cellsRead, m.rowsRead, m.rowsRejected, newTreeCollector(s),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for i, c := range m.all {
+		if err := r.Register(c); err != nil {
+			m.all = m.all[:i]
+			m.unregister()
+			return nil, fmt.Errorf("register metrics of the store: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) unregister() {
+	if m.registerer == nil {
+		return
+	}
+	for _, c := range m.all {
+		m.registerer.Unregister(c)
+	}
+}
+
+// observe counts a call that began at start and ends now with *err.
+func (m *metrics) observe(verb string, start time.Time, err *error) {
+	m.seconds.WithLabelValues(verb).Observe(time.Since(start).Seconds())
+	if *err != nil {
+		m.errors.WithLabelValues(verb).Inc()
+	}
+}
+
+// treeMetric is one number of the tree.
+type treeMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*lsm.Metrics) float64
+}
+
+// treeCollector reads the numbers of the tree at each scrape.
+type treeCollector struct {
+	store       *Store
+	numbers     []treeMetric
+	levelFiles  *prometheus.Desc
+	levelBytes  *prometheus.Desc
+	fsync       *prometheus.Desc
+	failed      *prometheus.Desc
+	stalled     *prometheus.Desc
+	corruptions *prometheus.Desc
+}
+
+func newTreeCollector(s *Store) *treeCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("promtsd_pebble_"+name, help, labels, nil)
+	}
+	c := &treeCollector{
+		store:       s,
+		levelFiles:  desc("level_files", "Table files, by level.", "level"),
+		levelBytes:  desc("level_bytes", "Bytes of table files, by level.", "level"),
+		fsync:       desc("wal_fsync_duration_seconds", "Time to sync the write-ahead log."),
+		failed:      desc("failed", "1 if the store stopped taking writes until a restart."),
+		stalled:     desc("write_stalled", "1 if writes wait for flushes or compactions, or are refused because flushes fail."),
+		corruptions: desc("corruptions_total", "Corrupt blocks met in table files."),
+	}
+	counter := func(name, help string, value func(*lsm.Metrics) float64) {
+		c.numbers = append(c.numbers, treeMetric{desc(name, help), prometheus.CounterValue, value})
+	}
+	gauge := func(name, help string, value func(*lsm.Metrics) float64) {
+		c.numbers = append(c.numbers, treeMetric{desc(name, help), prometheus.GaugeValue, value})
+	}
+	counter("flushes_total", "Flushes of tables in memory.",
+		func(m *lsm.Metrics) float64 { return float64(m.Flush.Count) })
+	counter("compactions_total", "Compactions.",
+		func(m *lsm.Metrics) float64 { return float64(m.Compact.Count) })
+	counter("compactions_failed_total", "Compactions that met an error.",
+		func(m *lsm.Metrics) float64 { return float64(m.Compact.FailedCount) })
+	counter("compaction_seconds_total", "Time spent in compactions.",
+		func(m *lsm.Metrics) float64 { return m.Compact.Duration.Seconds() })
+	gauge("compaction_debt_bytes", "Estimate of the bytes that compactions have yet to move.",
+		func(m *lsm.Metrics) float64 { return float64(m.Compact.EstimatedDebt) })
+	counter("compaction_written_bytes_total", "Bytes of table files that compactions wrote.",
+		func(m *lsm.Metrics) float64 { t := m.Total(); return float64(t.TableBytesCompacted) })
+	counter("flush_written_bytes_total", "Bytes of table files that flushes wrote.",
+		func(m *lsm.Metrics) float64 { t := m.Total(); return float64(t.TableBytesFlushed) })
+	gauge("read_amplification", "Layers of table files that a read may have to look at.",
+		func(m *lsm.Metrics) float64 { return float64(m.ReadAmp()) })
+	gauge("disk_bytes", "Bytes that the store takes on disk.",
+		func(m *lsm.Metrics) float64 { return float64(m.DiskSpaceUsage()) })
+	gauge("memtable_bytes", "Bytes of the tables in memory.",
+		func(m *lsm.Metrics) float64 { return float64(m.MemTable.Size) })
+	gauge("wal_bytes", "Bytes of live data in the write-ahead log.",
+		func(m *lsm.Metrics) float64 { return float64(m.WAL.Size) })
+	counter("wal_written_bytes_total", "Bytes written to the write-ahead log.",
+		func(m *lsm.Metrics) float64 { return float64(m.WAL.BytesWritten) })
+	gauge("cache_bytes", "Bytes of the block cache in use.",
+		func(m *lsm.Metrics) float64 { return float64(m.BlockCache.Size) })
+	counter("cache_hits_total", "Blocks that were in the cache.",
+		func(m *lsm.Metrics) float64 { return float64(m.BlockCache.Hits) })
+	counter("cache_misses_total", "Blocks that were not in the cache.",
+		func(m *lsm.Metrics) float64 { return float64(m.BlockCache.Misses) })
+	counter("filter_hits_total", "Reads that a Bloom filter saved.",
+		func(m *lsm.Metrics) float64 { return float64(m.Filter.Hits) })
+	counter("filter_misses_total", "Reads that a Bloom filter let through.",
+		func(m *lsm.Metrics) float64 { return float64(m.Filter.Misses) })
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *treeCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, n := range c.numbers {
+		ch <- n.desc
+	}
+	for _, d := range []*prometheus.Desc{c.levelFiles, c.levelBytes, c.fsync, c.failed, c.stalled, c.corruptions} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. A closed store has no metrics, and one that failed only says so, because
+// its tree may be stuck.
+func (c *treeCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.store.enter() != nil {
+		return
+	}
+	defer c.store.calls.Done()
+	failed, stalled, corruptions := c.store.health.gauges()
+	ch <- prometheus.MustNewConstMetric(c.failed, prometheus.GaugeValue, truth(failed))
+	ch <- prometheus.MustNewConstMetric(c.stalled, prometheus.GaugeValue, truth(stalled))
+	ch <- prometheus.MustNewConstMetric(c.corruptions, prometheus.CounterValue, float64(corruptions))
+	if failed {
+		return
+	}
+	m := c.store.db.Metrics()
+	for _, n := range c.numbers {
+		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(m))
+	}
+	for i, l := range m.Levels {
+		level := strconv.Itoa(i)
+		ch <- prometheus.MustNewConstMetric(c.levelFiles, prometheus.GaugeValue, float64(l.TablesCount), level)
+		ch <- prometheus.MustNewConstMetric(c.levelBytes, prometheus.GaugeValue, float64(l.TablesSize), level)
+	}
+	if h := m.LogWriter.FsyncLatency; h != nil {
+		c.collectFsync(ch, h)
+	}
+}
+
+// collectFsync passes on the tree's histogram, which has no name and counts in nanoseconds.
+func (c *treeCollector) collectFsync(ch chan<- prometheus.Metric, h prometheus.Histogram) {
+	var read dto.Metric
+	if err := h.Write(&read); err != nil {
+		return
+	}
+	buckets := make(map[float64]uint64, len(read.GetHistogram().GetBucket()))
+	for _, b := range read.GetHistogram().GetBucket() {
+		buckets[b.GetUpperBound()/1e9] = b.GetCumulativeCount()
+	}
+	ch <- prometheus.MustNewConstHistogram(c.fsync, read.GetHistogram().GetSampleCount(),
+		read.GetHistogram().GetSampleSum()/1e9, buckets)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,162 @@
+// Package store is the contract of a wide-column store: tables of rows, rows of cells, each cell addressed by
+// (table, row, family, qualifier). It is what HBase offers, cut down to what promtsd needs, and it knows nothing of
+// metrics or time. Implementations live below it (store/pebble, store/hbase); store/storetest is the suite that each of
+// them passes.
+//
+// Order. Rows of a table are ordered by the unsigned bytes of their keys; the cells of a row by family name, then by the
+// unsigned bytes of their qualifiers.
+//
+// Versions. A cell has one version. Timestamps are milliseconds since 1970. A Put whose timestamp is not below that of
+// the cell it meets replaces it; below it, either may remain, so writers use timestamps that do not run backwards.
+// A Delete removes what is not newer than itself.
+//
+// Durability. When Apply, Increment or CheckAndPut return nil, their effect survives the sudden end of the process and
+// of the machine it ran on, and every Get and Scan that starts afterwards sees it.
+//
+// Ownership. Callers may reuse every slice they passed in as soon as a call returned. Slices handed out by Get and Scan
+// are valid only until the iteration goes on or ends.
+//
+// Every method may be called by many goroutines at once. A method that takes a context returns soon after its end with
+// an error that wraps the context's.
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// What a caller can do about an error decides its class; implementations wrap these.
+var (
+	// ErrInvalid marks a call that can never succeed: an empty or too long row key, an unknown kind of value.
+	ErrInvalid = errors.New("invalid request to the store")
+	// ErrNoTable marks a table or a family that does not exist.
+	ErrNoTable = errors.New("no such table")
+	// ErrUnavailable marks a failure that may pass: repeat the call later. A write may or may not have taken effect.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrCorrupt marks stored bytes that contradict their format or checksum. Repeating does not help.
+	ErrCorrupt = errors.New("stored data is corrupt")
+	// ErrClosed marks a call after Close.
+	ErrClosed = errors.New("store is closed")
+)
+
+// Bounds of the key parts, those of HBase's cell format.
+const (
+	MaxRow       = 32767   // bytes of a row key, at least 1
+	MaxFamily    = 255     // bytes of a family name, at least 1
+	MaxQualifier = 1 << 24 // bytes of a qualifier; empty is allowed
+	MaxValue     = 1 << 28 // bytes of a value; empty is allowed
+)
+
+// Store is one set of tables.
+type Store interface {
+	// Tables lists the tables, sorted by name.
+	Tables(ctx context.Context) ([]Table, error)
+
+	// CreateTable makes a table. One that exists already with the same families is left as it is, without an error;
+	// with other families it is ErrInvalid.
+	CreateTable(ctx context.Context, t Table) error
+
+	// Apply writes the whole batch. The mutations of one row take effect together and in the order of the batch; a
+	// store may promise the same for the whole batch (the embedded one does) or may have applied some rows and not
+	// others when it returns an error. A batch of puts and deletes with explicit timestamps may be applied again.
+	Apply(ctx context.Context, b *Batch) error
+
+	// Get yields the rows named by g that have at least one cell in the wanted columns, in ascending order. If it
+	// meets an error it yields that once, with an empty Row, and ends.
+	Get(ctx context.Context, g Get) iter.Seq2[Row, error]
+
+	// Scan yields the rows that s describes, in ascending order, each whole as far as its wanted columns go; rows
+	// without a cell in them are left out. Errors as for Get.
+	//
+	// A Scan sees all that was acknowledged before it began. What is written meanwhile may be seen or not, but the
+	// cells that one batch wrote into one row are seen together.
+	Scan(ctx context.Context, s Scan) iter.Seq2[Row, error]
+
+	// Increment adds delta to the 8-byte big-endian signed integer in the cell (absent counts as 0) and returns the
+	// sum. A cell of another length is ErrInvalid. Increments of one cell are linearizable: no two return the same
+	// number while deltas are positive. An error that wraps ErrUnavailable may have counted.
+	Increment(ctx context.Context, c Coord, delta int64) (int64, error)
+
+	// CheckAndPut writes, for each check on its own, Value into the cell if the cell is what Expect says, and reports
+	// for each whether it did. Each check is atomic and linearizable with all other writes of that cell. Checks of one
+	// call are independent, may run at the same time, and must name different cells. After an error any of them may
+	// have taken effect: read again.
+	CheckAndPut(ctx context.Context, checks []Check) ([]bool, error)
+
+	// Close waits for the calls under way and releases what the store holds. It is called once.
+	Close() error
+}
+
+// Table names a table and its families.
+type Table struct {
+	Name     string
+	Families []string // sorted, at least one
+}
+
+// Coord is the address of a cell.
+type Coord struct {
+	Table     string
+	Row       []byte
+	Family    string
+	Qualifier []byte
+}
+
+// Check is one conditional put.
+type Check struct {
+	Coord
+	Expect []byte // nil: the cell must be absent; else it must hold exactly these bytes
+	Value  []byte
+}
+
+// Cell is one cell of a Row.
+type Cell struct {
+	Family    string
+	Qualifier []byte
+	Timestamp int64 // milliseconds since 1970
+	Value     []byte
+}
+
+// Row is a row key and its cells, in order.
+type Row struct {
+	Key   []byte
+	Cells []Cell
+}
+
+// Column selects a family or one cell of it.
+type Column struct {
+	Family    string
+	Qualifier []byte // nil: every qualifier of the family
+}
+
+// Get asks for rows by their exact keys.
+type Get struct {
+	Table   string
+	Rows    [][]byte // strictly ascending
+	Columns []Column // empty: all
+}
+
+// Range is the row keys from Start (inclusive) to Stop (exclusive). An empty Start is the table's beginning, an empty
+// Stop its end.
+type Range struct {
+	Start, Stop []byte
+}
+
+// Scan asks for the rows of some key ranges.
+type Scan struct {
+	Table   string
+	Ranges  []Range   // ascending and disjoint; empty: the whole table. A store seeks from one to the next.
+	Columns []Column  // empty: all
+	Filter  RowFilter // zero: every row
+	Limit   int       // at most so many rows; 0: no limit
+}
+
+// RowFilter keeps some of a scan's rows by their keys, inside the scan: a rejected row is never decoded or sent.
+//
+// Match decides. Regexp, where not empty, is a Java regular expression over the key's bytes read as ISO-8859-1
+// (flag DOTALL, to be found from the first byte), which matches at least all keys that Match keeps: a store that runs
+// elsewhere evaluates it there and then asks Match for what comes back.
+type RowFilter struct {
+	Match  func(row []byte) bool
+	Regexp string
+}
