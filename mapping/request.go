@@ -1,0 +1,167 @@
+package mapping
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// WriteRequest is a remote-write body taken apart, without an object per series or sample: flat lists that are filled
+// anew for each request and keep their memory. Every slice of bytes in it points into the body it was read from, or
+// into Scratch.
+type WriteRequest struct {
+	Series  []RequestSeries
+	Samples []Sample
+	Scratch []byte // label bytes that the body does not hold in one piece
+
+	// NeedMetricName refuses series without a metric name, which the schema can hold but remote write must not bring.
+	NeedMetricName bool
+}
+
+// RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel) and the range
+// Samples[From:To] of its samples, in the order in which they were sent.
+type RequestSeries struct {
+	Labels   []byte
+	From, To int
+}
+
+// Sample is a timestamp in milliseconds since 1970 and a value, whose bits are kept as they are.
+type Sample struct {
+	T int64
+	V float64
+}
+
+// Reset empties r and keeps its memory.
+func (r *WriteRequest) Reset() {
+	r.Series, r.Samples, r.Scratch, r.NeedMetricName = r.Series[:0], r.Samples[:0], r.Scratch[:0], false
+}
+
+// Label bytes are how a series is known before it is parsed: the label fields of a remote-write 1.0 TimeSeries message
+// exactly as they were sent, one after the other:
+//
+//	0a | uvarint length | 0a | uvarint length | name | 12 | uvarint length | value      for each label
+//
+// Senders write the same series with the same bytes again and again, so they serve as a key. Different label bytes may
+// still mean the same series (another order, an empty value); ParseLabels tells.
+
+// AppendLabel appends one label in that form.
+func AppendLabel(dst []byte, name, value string) []byte {
+	inner := 2 + uvarintLen(len(name)) + len(name) + uvarintLen(len(value)) + len(value)
+	dst = append(dst, 0x0a)
+	dst = binary.AppendUvarint(dst, uint64(inner))
+	dst = append(dst, 0x0a)
+	dst = binary.AppendUvarint(dst, uint64(len(name)))
+	dst = append(dst, name...)
+	dst = append(dst, 0x12)
+	dst = binary.AppendUvarint(dst, uint64(len(value)))
+	return append(dst, value...)
+}
+
+func uvarintLen(n int) int {
+	l := 1
+	for n >= 0x80 {
+		n >>= 7
+		l++
+	}
+	return l
+}
+
+// ParseLabels calls f with each label of some label bytes, in the order in which they stand there. Unknown fields inside
+// a label are passed over, a repeated field counts as its last one, an absent one is empty, all as protobuf says. name
+// and value point into b.
+func ParseLabels(b []byte, f func(name, value []byte) error) error {
+	for len(b) > 0 {
+		if b[0] != 0x0a {
+			return fmt.Errorf("%w: label bytes: field tag %#x where a label was expected", ErrInvalid, b[0])
+		}
+		label, rest, err := lengthDelimited(b[1:])
+		if err != nil {
+			return err
+		}
+		b = rest
+		var name, value []byte
+		for len(label) > 0 {
+			tag, n := binary.Uvarint(label)
+			if n <= 0 {
+				return fmt.Errorf("%w: label bytes: truncated field tag", ErrInvalid)
+			}
+			label = label[n:]
+			switch tag {
+			case 1<<3 | 2:
+				name, label, err = lengthDelimited(label)
+			case 2<<3 | 2:
+				value, label, err = lengthDelimited(label)
+			default:
+				label, err = skipField(label, tag)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := f(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func lengthDelimited(b []byte) (field, rest []byte, err error) {
+	l, n := binary.Uvarint(b)
+	if n <= 0 || l > uint64(len(b)-n) {
+		return nil, nil, fmt.Errorf("%w: label bytes: length beyond the end", ErrInvalid)
+	}
+	return b[n : n+int(l)], b[n+int(l):], nil
+}
+
+func skipField(b []byte, tag uint64) ([]byte, error) {
+	switch tag & 7 {
+	case 0:
+		if _, n := binary.Uvarint(b); n > 0 {
+			return b[n:], nil
+		}
+	case 1:
+		if len(b) >= 8 {
+			return b[8:], nil
+		}
+	case 2:
+		_, rest, err := lengthDelimited(b)
+		return rest, err
+	case 5:
+		if len(b) >= 4 {
+			return b[4:], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: label bytes: field tag %d cannot be read", ErrInvalid, tag)
+}
+
+// Reason says in a word why samples were refused; it is a metric's label value.
+type Reason string
+
+// The reasons for which a sample is refused for good: sending it again cannot help.
+const (
+	ReasonInvalidLabels Reason = "invalid_labels"   // no metric name, a repeated label, bytes that are no UTF-8
+	ReasonLabelLimit    Reason = "label_limit"      // too many labels, or a name or value that is too long
+	ReasonTimestamp     Reason = "timestamp"        // before 1970, after 2106, or too far in the future
+	ReasonUIDsExhausted Reason = "uids_exhausted"   // no UID left on the width that was chosen for the tables
+	ReasonNotStored     Reason = "not_stored"       // a form that the schema has no place for
+	ReasonMalformed     Reason = "malformed_series" // a series that contradicts the protocol
+)
+
+// WriteResult says what became of a WriteRequest.
+type WriteResult struct {
+	Written  int            // samples that are stored now, exact repeats included
+	Refused  map[Reason]int // samples that are not and never will be, nil if there are none
+	Examples []error        // the first few refusals, each naming the series and what to do
+}
+
+const maxExamples = 10
+
+// Refuse notes that samples of one series were refused.
+func (r *WriteResult) Refuse(reason Reason, samples int, example error) {
+	if r.Refused == nil {
+		r.Refused = make(map[Reason]int)
+	}
+	r.Refused[reason] += samples
+	if len(r.Examples) < maxExamples {
+		r.Examples = append(r.Examples, example)
+	}
+}

@@ -1,0 +1,242 @@
+package mapping
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// RowDecoder turns the cells of one data row into points. It knows every form of cell that OpenTSDB 2.4 writes there,
+// by the length of the qualifier and its first byte:
+//
+//	2, or 4 with first nibble f   one point
+//	other even lengths            many points: their qualifiers, end to end; the value is their values, end to end,
+//	                              and a last byte, which is not looked at: OpenTSDB can write a wrong one, or none
+//	3, first byte 05              many points: the value is (qualifier, value) again and again
+//	odd, first byte 01            annotation
+//	odd, first byte 06            histogram
+//	other odd lengths             unknown, and ignored by OpenTSDB too
+//
+// Where points share a millisecond, one is left: that of the cell with the largest timestamp; among cells of one
+// timestamp, that of the largest qualifier; inside a cell, the last.
+//
+// A RowDecoder is used again by Reset and allocates only to grow. It keeps none of the bytes it is given. It is not for
+// concurrent use. The zero value is ready for a row of base time 0.
+type RowDecoder struct {
+	baseMs  int64
+	points  Points // as they stand in the cells, a cell's points together
+	cells   []decodedCell
+	names   []byte // qualifiers of cells, end to end
+	skipped Skipped
+	inOrder bool // not used while there are no points
+	sorted  Points
+	order   rowOrder
+}
+
+// decodedCell is a cell that has points: those from first up to the first of the next cell.
+type decodedCell struct {
+	timestamp int64
+	first     int // index into points
+	name      int // index into names, up to that of the next cell
+}
+
+// Skipped counts the cells of a row that hold no points.
+type Skipped struct {
+	Annotations int // notes on the series
+	Histograms  int // histogram points
+	Unknown     int // odd-length qualifiers without a meaning in a data table, rollups among them
+}
+
+// Reset forgets all cells and makes d ready for a row of the given base time in seconds.
+func (d *RowDecoder) Reset(base uint32) {
+	d.baseMs = int64(base) * 1000
+	d.points.Reset()
+	d.cells, d.names = d.cells[:0], d.names[:0]
+	d.skipped = Skipped{}
+}
+
+// Skipped counts the cells added since Reset that hold no points.
+func (d *RowDecoder) Skipped() Skipped { return d.skipped }
+
+// Add takes one cell of the row in; timestamp is that of the store. Cells may come in any order. The error wraps
+// ErrCorrupt and names the qualifier; then nothing of this cell is taken in, and d can be used on.
+func (d *RowDecoder) Add(qualifier []byte, timestamp int64, value []byte) error {
+	first := len(d.points.T)
+	if first == 0 {
+		d.inOrder = true
+	}
+	var err error
+	switch n := len(qualifier); {
+	case n == msWidth && isMs(qualifier[0]):
+		err = d.addMs(qualifier, value)
+	case n == secondsWidth && !isMs(qualifier[0]):
+		err = d.addSeconds(qualifier, value)
+	case n == 0:
+		err = fmt.Errorf("%w: empty qualifier", ErrCorrupt)
+	case n%2 == 0:
+		err = d.addCompacted(qualifier, value)
+	default:
+		err = d.addOdd(qualifier, value)
+	}
+	if err != nil {
+		d.points.T, d.points.V = d.points.T[:first], d.points.V[:first]
+		return fmt.Errorf("read cell with qualifier %x: %w", clip(qualifier), err)
+	}
+	if len(d.points.T) > first {
+		d.cells = append(d.cells, decodedCell{timestamp: timestamp, first: first, name: len(d.names)})
+		d.names = append(d.names, qualifier...)
+	}
+	return nil
+}
+
+func (d *RowDecoder) addPoint(offsetMs uint32, v float64) {
+	t := d.baseMs + int64(offsetMs)
+	if n := len(d.points.T); n > 0 && t <= d.points.T[n-1] {
+		d.inOrder = false
+	}
+	d.points.Append(t, v)
+}
+
+// addMs takes the value's length from the flags, as OpenTSDB does for this form: more bytes are not looked at.
+func (d *RowDecoder) addMs(qualifier, value []byte) error {
+	q := binary.BigEndian.Uint32(qualifier)
+	v, _, err := readValue(value, byte(q)&flagsMask)
+	if err != nil {
+		return err
+	}
+	d.addPoint(q&msOffsetMask>>msShift, v)
+	return nil
+}
+
+// addSeconds takes the value's length from the value, as OpenTSDB does for this form, because old versions wrote wrong
+// flags: in the one case where that leaves a doubt, a float on 4 bytes was written behind 4 zero bytes.
+func (d *RowDecoder) addSeconds(qualifier, value []byte) error {
+	q := binary.BigEndian.Uint16(qualifier)
+	flags := byte(q) & flagsMask
+	if flags == flagFloat32 && len(value) == 8 {
+		if !allZero(value[:4]) {
+			return fmt.Errorf("%w: value %x of a 4-byte float has 8 bytes, and the first 4 are not zero",
+				ErrCorrupt, value)
+		}
+		value = value[4:]
+	}
+	v, err := ParseValue(value, flags)
+	if err != nil {
+		return err
+	}
+	d.addPoint(uint32(q>>4)*1000, v)
+	return nil
+}
+
+func (d *RowDecoder) addCompacted(qualifiers, values []byte) error {
+	d.points.T = slices.Grow(d.points.T, len(qualifiers)/secondsWidth)
+	d.points.V = slices.Grow(d.points.V, len(qualifiers)/secondsWidth)
+	for len(qualifiers) > 0 {
+		// ParseQualifier would do for all, but not inlined, and most points of a large read come through here.
+		if len(qualifiers) >= msWidth && isMs(qualifiers[0]) {
+			q := binary.BigEndian.Uint32(qualifiers)
+			v, n, err := readValue(values, byte(q)&flagsMask)
+			if err != nil {
+				return err
+			}
+			d.addPoint(q&msOffsetMask>>msShift, v)
+			qualifiers, values = qualifiers[msWidth:], values[n:]
+			continue
+		}
+		offset, flags, width, err := ParseQualifier(qualifiers)
+		if err != nil {
+			return err
+		}
+		v, n, err := readValue(values, flags)
+		if err != nil {
+			return err
+		}
+		d.addPoint(offset, v)
+		qualifiers, values = qualifiers[width:], values[n:]
+	}
+	return nil
+}
+
+func (d *RowDecoder) addOdd(qualifier, value []byte) error {
+	switch first := qualifier[0]; {
+	case first == 0x05 && len(qualifier) == 3:
+		return d.addAppended(value)
+	case first == 0x05:
+		// OpenTSDB refuses this too. It may hold points, so it cannot be passed over like the unknown ones.
+		return fmt.Errorf("%w: append cell with a qualifier of %d bytes, want 3", ErrCorrupt, len(qualifier))
+	case first == 0x01:
+		d.skipped.Annotations++
+	case first == 0x06:
+		d.skipped.Histograms++
+	default:
+		d.skipped.Unknown++
+	}
+	return nil
+}
+
+func (d *RowDecoder) addAppended(value []byte) error {
+	for len(value) > 0 {
+		offset, flags, width, err := ParseQualifier(value)
+		if err != nil {
+			return err
+		}
+		v, n, err := readValue(value[width:], flags)
+		if err != nil {
+			return err
+		}
+		d.addPoint(offset, v)
+		value = value[width+n:]
+	}
+	return nil
+}
+
+// readValue reads the value at the beginning of b, whose form is told by the flags, and the number of its bytes.
+func readValue(b []byte, flags byte) (v float64, n int, err error) {
+	n = int(flags&FlagLengthMask) + 1
+	if len(b) >= n {
+		switch flags {
+		case flagFloat64:
+			return math.Float64frombits(binary.BigEndian.Uint64(b)), n, nil
+		case flagInt8:
+			return float64(int8(b[0])), n, nil
+		case flagInt16:
+			return float64(int16(binary.BigEndian.Uint16(b))), n, nil
+		case flagInt32:
+			return float64(int32(binary.BigEndian.Uint32(b))), n, nil
+		case flagFloat32:
+			return float64(math.Float32frombits(binary.BigEndian.Uint32(b))), n, nil
+		case flagInt64:
+			return float64(int64(binary.BigEndian.Uint64(b))), n, nil
+		}
+	}
+	return 0, 0, valueError(b, flags)
+}
+
+func valueError(b []byte, flags byte) error {
+	n := int(flags&FlagLengthMask) + 1
+	if len(b) < n {
+		return fmt.Errorf("%w: value has %d bytes left, and its flags %#x ask for %d", ErrCorrupt, len(b), flags, n)
+	}
+	_, err := ParseValue(b[:n], flags)
+	return err
+}
+
+// AppendPoints appends the row's points from mint to maxt, both included, in order of time, one for a millisecond. It
+// may be called again, for other times or after more cells.
+func (d *RowDecoder) AppendPoints(dst *Points, mint, maxt int64) {
+	points := &d.points
+	if len(points.T) > 0 && !d.inOrder {
+		d.sort()
+		points = &d.sorted
+	}
+	from, _ := slices.BinarySearch(points.T, mint)
+	to, found := slices.BinarySearch(points.T, maxt)
+	if found {
+		to++
+	}
+	if from < to {
+		dst.T = append(dst.T, points.T[from:to]...)
+		dst.V = append(dst.V, points.V[from:to]...)
+	}
+}
