@@ -1,0 +1,216 @@
+package uid
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/store"
+)
+
+// maxAttempts bounds how often a claim may find its id taken. Each attempt moves the counter on, so that a counter that
+// fell behind the ids in use, by a restored table say, is overtaken by and by.
+const maxAttempts = 10
+
+// settle brings every claim to its end. After an error the settled ones are good, and the others as if never begun,
+// save for ids that are lost: of what may have been written, only a forward cell counts, and the next attempt reads
+// those first.
+func (r *Registry) settle(ctx context.Context, claims []*claim) error {
+	if err := r.adopt(ctx, claims, true); err != nil {
+		return err
+	}
+	for range maxAttempts {
+		claims = unsettled(claims)
+		if len(claims) == 0 {
+			return nil
+		}
+		if err := r.attempt(ctx, claims); err != nil {
+			return err
+		}
+	}
+	claims = unsettled(claims)
+	if len(claims) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: every id for %d names, first %s %.100q, was in use already: "+
+		"the counter in table %s is behind the ids in use; calling again moves it on",
+		store.ErrUnavailable, len(claims), claims[0].key.kind, claims[0].key.text, r.table.name)
+}
+
+func unsettled(claims []*claim) []*claim {
+	var left []*claim
+	for _, c := range claims {
+		if !c.settled() {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// adopt settles the claims whose names have a UID in the table. If counters, it takes note of the counters of their
+// kinds, which come with the same read.
+func (r *Registry) adopt(ctx context.Context, claims []*claim, counters bool) error {
+	cells := make([]*cell, len(claims), len(claims)+kinds)
+	for i, c := range claims {
+		cells[i] = &cell{kind: c.key.kind, row: c.stored}
+	}
+	var counter [kinds]*cell
+	if counters {
+		for _, c := range claims {
+			if k := c.key.kind; counter[k] == nil {
+				counter[k] = &cell{kind: k, row: counterRow}
+				cells = append(cells, counter[k])
+			}
+		}
+	}
+	if err := r.table.read(ctx, familyID, slices.Clone(cells)); err != nil {
+		return err
+	}
+	for i, c := range claims {
+		if !cells[i].found {
+			continue
+		}
+		uid, err := r.table.parseUID(cells[i])
+		if err != nil {
+			c.result.Err = err
+			continue
+		}
+		c.result.UID = uid
+		r.uids.put(c.key, uid)
+	}
+	for k, c := range counter {
+		if c != nil && c.found {
+			if last, ok := parseCounter(c.value); ok {
+				r.noteCounter(mapping.Kind(k), last)
+			}
+		}
+	}
+	return nil
+}
+
+// attempt runs the protocol once. Claims may be left unsettled by it: those whose id was in use, and those whose name
+// was assigned and deleted by others meanwhile.
+func (r *Registry) attempt(ctx context.Context, claims []*claim) error {
+	if err := r.reserve(ctx, claims); err != nil {
+		return err
+	}
+	claims = unsettled(claims) // the others found the UIDs exhausted
+	if len(claims) == 0 {
+		return nil
+	}
+
+	// Reverse before forward: a UID that can be found by its name can always be turned back into it.
+	cells := make([]*cell, len(claims))
+	for i, c := range claims {
+		cells[i] = &cell{kind: c.key.kind, row: r.table.row(c.key.kind, c.id), value: c.stored}
+	}
+	created, err := r.table.create(ctx, familyName, cells)
+	if err != nil {
+		return fmt.Errorf("write reverse cells: %w", err)
+	}
+	var mine []*claim
+	cells = cells[:0]
+	for i, c := range claims {
+		if created[i] {
+			mine = append(mine, c)
+			cells = append(cells, &cell{kind: c.key.kind, row: c.stored, value: r.table.row(c.key.kind, c.id)})
+			continue
+		}
+	}
+	if taken := len(claims) - len(mine); taken > 0 {
+		r.metrics.lostRaces.Add(float64(taken))
+		r.logger.Warn("ids from the UID counters are in use already, trying others", "count", taken)
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+
+	created, err = r.table.create(ctx, familyID, cells)
+	if err != nil {
+		return fmt.Errorf("write forward cells: %w", err)
+	}
+	var lost []*claim
+	for i, c := range mine {
+		if !created[i] {
+			r.metrics.lostRaces.Inc()
+			lost = append(lost, c)
+			continue
+		}
+		c.result.UID = c.id
+		r.metrics.assigned[c.key.kind].Inc()
+		r.uids.put(c.key, c.id)
+		r.texts.put(ID{c.key.kind, c.id}, c.key.text)
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return r.adopt(ctx, lost, false)
+}
+
+// reserve gives each claim an id of its own that no one had before, in order; where the width has no more it settles
+// the claim with an error.
+func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
+	var wanted, used, last [kinds]int64
+	for _, c := range claims {
+		wanted[c.key.kind]++
+	}
+	var errs [kinds]error
+	var wg sync.WaitGroup // together: each is a round trip, or a sync
+	for k := range wanted {
+		kind := mapping.Kind(k)
+		if wanted[k] == 0 || r.exhausted[k].Load() {
+			continue
+		}
+		wg.Go(func() { used[k], last[k], errs[k] = r.reserveBlock(ctx, kind, wanted[k]) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range claims {
+		k := c.key.kind
+		if used[k] >= last[k] {
+			c.result.Err = fmt.Errorf("%w: no %s UID of %d bytes is left for %.100q",
+				ErrExhausted, k, r.table.schema.Width(k), c.key.text)
+			continue
+		}
+		used[k]++
+		c.id = mapping.UID(used[k])
+	}
+	return nil
+}
+
+// reserveBlock takes n ids from the counter of a kind: those after used up to last, fewer than n if the width has no
+// more.
+func (r *Registry) reserveBlock(ctx context.Context, kind mapping.Kind, n int64) (used, last int64, err error) {
+	sum, err := r.table.increment(ctx, kind, n)
+	if err != nil {
+		return 0, 0, fmt.Errorf("reserve %d %s UIDs: %w", n, kind, err)
+	}
+	if sum < n {
+		return 0, 0, fmt.Errorf("reserve %d %s UIDs: %w: the counter in table %s was %d",
+			n, kind, mapping.ErrCorrupt, r.table.name, sum-n)
+	}
+	r.noteCounter(kind, sum)
+	return sum - n, min(sum, r.largest(kind)), nil
+}
+
+// largest is the largest UID that a counter can give.
+func (r *Registry) largest(kind mapping.Kind) int64 {
+	return int64(min(r.table.schema.MaxUID(kind), math.MaxInt64))
+}
+
+// noteCounter remembers, and says once, that a kind is exhausted.
+func (r *Registry) noteCounter(kind mapping.Kind, last int64) {
+	largest := r.largest(kind)
+	r.metrics.last[kind].Set(float64(min(last, largest)))
+	if last >= largest && !r.exhausted[kind].Swap(true) {
+		r.logger.Error("UIDs are exhausted: new names of this kind are refused from now on",
+			"kind", kind, "width", r.table.schema.Width(kind), "counter", last)
+	}
+}
