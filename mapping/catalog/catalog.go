@@ -1,0 +1,177 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/store"
+)
+
+// ErrNotInitialised is returned by Open for a store without recorded settings.
+var ErrNotInitialised = errors.New("the store has no recorded settings")
+
+// ErrMismatch marks settings that differ from the recorded ones.
+var ErrMismatch = errors.New("settings differ from those recorded in the store")
+
+var settingsRow = []byte("settings")
+
+// Open reads the settings recorded in own, promtsd's own table. asked holds the settings that were explicitly asked
+// for, by name; one that differs from the record is ErrMismatch with a text that says which and how to mend it. A store
+// without a record is ErrNotInitialised.
+func Open(ctx context.Context, st store.Store, own string, asked map[string]string) (Settings, error) {
+	s, err := read(ctx, st, own)
+	if err != nil {
+		return Settings{}, err
+	}
+	want := s
+	if err := want.apply(asked); err != nil {
+		return Settings{}, err
+	}
+	for _, f := range fields() {
+		if _, set := asked[f.name]; set && f.get(&want) != f.get(&s) {
+			return Settings{}, fmt.Errorf("%w: --%s=%s was asked for, but the tables were made with %s; "+
+				"leave the flag out or set it to %s (data written with another value could not be read), "+
+				"or use other tables or another store for the new value",
+				ErrMismatch, f.name, f.get(&want), f.get(&s), f.get(&s))
+		}
+	}
+	return s, nil
+}
+
+// Init makes the tables that do not exist, adopts those that do, and records the settings: the defaults, changed by
+// asked. If settings are recorded already, it only checks asked against them, as Open does. created lists the tables
+// that it made.
+func Init(ctx context.Context, st store.Store, own string, asked map[string]string) (s Settings, created []string, err error) {
+	s, err = Open(ctx, st, own, asked)
+	if !errors.Is(err, ErrNotInitialised) {
+		return s, nil, err
+	}
+	s = Default()
+	s.Tables.Own = own
+	if err := s.apply(asked); err != nil {
+		return Settings{}, nil, err
+	}
+	existing, err := st.Tables(ctx)
+	if err != nil {
+		return Settings{}, nil, err
+	}
+	for _, t := range s.tables() {
+		at := slices.IndexFunc(existing, func(e store.Table) bool { return e.Name == t.Name })
+		if at < 0 {
+			created = append(created, t.Name)
+			if err := st.CreateTable(ctx, t); err != nil {
+				return Settings{}, created, err
+			}
+			continue
+		}
+		for _, family := range t.Families {
+			if !slices.Contains(existing[at].Families, family) {
+				return Settings{}, created, fmt.Errorf("%w: table %q exists and has no family %q: it is no table of this kind; "+
+					"name another one", mapping.ErrInvalid, t.Name, family)
+			}
+		}
+	}
+	if err := s.checkWidths(ctx, st); err != nil {
+		return Settings{}, created, err
+	}
+	if s.IndexComplete, err = isEmpty(ctx, st, s.Tables.Data); err != nil {
+		return Settings{}, created, err
+	}
+	if err := s.record(ctx, st); err != nil {
+		return Settings{}, created, err
+	}
+	// Another process may have been first: what is recorded counts.
+	s, err = Open(ctx, st, own, asked)
+	return s, created, err
+}
+
+// SetIndexComplete records that the series index holds every series of the data table, or that it may not.
+func SetIndexComplete(ctx context.Context, st store.Store, own string, complete bool) error {
+	var b store.Batch
+	b.Put(own, settingsRow, FamilyOwn, []byte(indexState), 0, []byte(indexText(complete)))
+	return st.Apply(ctx, &b)
+}
+
+func (s Settings) tables() []store.Table {
+	return []store.Table{
+		{Name: s.Tables.Data, Families: []string{FamilyData}},
+		{Name: s.Tables.UID, Families: []string{FamilyID, FamilyName}},
+		{Name: s.Tables.Meta, Families: []string{FamilyName}},
+		{Name: s.Tables.Own, Families: []string{FamilyOwn}},
+	}
+}
+
+func read(ctx context.Context, st store.Store, own string) (Settings, error) {
+	s := Default()
+	s.Tables.Own = own
+	recorded := map[string]string{}
+	for row, err := range st.Get(ctx, store.Get{Table: own, Rows: [][]byte{settingsRow}}) {
+		if errors.Is(err, store.ErrNoTable) {
+			return s, ErrNotInitialised
+		}
+		if err != nil {
+			return s, fmt.Errorf("read settings: %w", err)
+		}
+		for _, c := range row.Cells {
+			recorded[string(c.Qualifier)] = string(c.Value)
+		}
+	}
+	for _, f := range fields() {
+		text, ok := recorded[f.name]
+		if !ok {
+			// Fewer than all: an Init that did not come to its end. Init completes it.
+			return s, ErrNotInitialised
+		}
+		if err := f.set(&s, text); err != nil {
+			return s, fmt.Errorf("%w: recorded settings: %w", mapping.ErrCorrupt, err)
+		}
+	}
+	s.IndexComplete = recorded[indexState] == indexText(true)
+	return s, s.apply(nil)
+}
+
+// record writes the settings, each only where none is recorded: of two that do so at once the first one counts.
+func (s Settings) record(ctx context.Context, st store.Store) error {
+	var checks []store.Check
+	for _, setting := range s.Text() {
+		checks = append(checks, store.Check{
+			Coord: store.Coord{Table: s.Tables.Own, Row: settingsRow, Family: FamilyOwn, Qualifier: []byte(setting[0])},
+			Value: []byte(setting[1]),
+		})
+	}
+	if _, err := st.CheckAndPut(ctx, checks); err != nil {
+		return fmt.Errorf("record settings: %w", err)
+	}
+	return nil
+}
+
+// checkWidths compares the UID widths with those of the names that an adopted UID table already holds.
+func (s Settings) checkWidths(ctx context.Context, st store.Store) error {
+	for _, kind := range []mapping.Kind{mapping.Metric, mapping.Tagk, mapping.Tagv} {
+		scan := store.Scan{
+			Table: s.Tables.UID, Limit: 1,
+			Columns: []store.Column{{Family: FamilyName, Qualifier: []byte(kind.String())}},
+		}
+		for row, err := range st.Scan(ctx, scan) {
+			if err != nil {
+				return fmt.Errorf("check UID widths: %w", err)
+			}
+			if len(row.Key) != s.Schema.Width(kind) {
+				setting := []string{MetricWidth, TagkWidth, TagvWidth}[kind]
+				return fmt.Errorf("%w: table %q holds %s UIDs of %d bytes: set --%s=%d",
+					ErrMismatch, s.Tables.UID, kind, len(row.Key), setting, len(row.Key))
+			}
+		}
+	}
+	return nil
+}
+
+func isEmpty(ctx context.Context, st store.Store, table string) (bool, error) {
+	for _, err := range st.Scan(ctx, store.Scan{Table: table, Limit: 1}) {
+		return false, err
+	}
+	return true, nil
+}

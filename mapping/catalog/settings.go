@@ -1,0 +1,169 @@
+// Package catalog records the settings that shape the bytes of a set of tables, in the store itself, and checks them at
+// every start: tables written with one salt or UID width cannot be read with another.
+//
+// They stand in promtsd's own table, which OpenTSDB never meets:
+//
+//	row "settings" | family "p" | qualifier = the setting's name | value = its text
+package catalog
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// Families of the tables.
+const (
+	FamilyData = "t"    // data points, in the data table
+	FamilyID   = "id"   // name -> UID, in the UID table
+	FamilyName = "name" // UID -> name in the UID table; the meta table's only family
+	FamilyOwn  = "p"    // promtsd's own table
+)
+
+// Tables are the names of the tables.
+type Tables struct {
+	Data string // data points
+	UID  string // names and UIDs
+	Meta string // the series index
+	Own  string // what promtsd alone keeps: settings, the series of each day
+}
+
+// DefaultTables are OpenTSDB's names, and promtsd for its own table.
+func DefaultTables() Tables {
+	return Tables{Data: "tsdb", UID: "tsdb-uid", Meta: "tsdb-meta", Own: "promtsd"}
+}
+
+// Settings are what every promtsd on a store agrees on.
+type Settings struct {
+	Schema mapping.Schema
+	Names  mapping.Names
+	Tables Tables
+
+	// IndexComplete says that the series index holds every series of the data table, so that queries need not look
+	// into row keys to find series. It is false for tables that others filled, until their index is built.
+	IndexComplete bool
+}
+
+// Default are the settings of tables that are made without being asked for anything else.
+func Default() Settings {
+	return Settings{Schema: mapping.DefaultSchema(), Names: mapping.NamesRaw, Tables: DefaultTables(), IndexComplete: true}
+}
+
+// Names of the settings. They are also the flags' names, and never change.
+const (
+	SaltWidth   = "salt.width"
+	SaltBuckets = "salt.buckets"
+	MetricWidth = "uid.width.metric"
+	TagkWidth   = "uid.width.tagk"
+	TagvWidth   = "uid.width.tagv"
+	NamesMode   = "mapping.names"
+	TableData   = "table.data"
+	TableUID    = "table.uid"
+	TableMeta   = "table.meta"
+
+	indexState = "index" // not a flag: "complete" or "partial"
+)
+
+// field is a setting as text.
+type field struct {
+	name string
+	get  func(*Settings) string
+	set  func(*Settings, string) error
+}
+
+func number(name string, at func(*Settings) *int) field {
+	return field{
+		name: name,
+		get:  func(s *Settings) string { return strconv.Itoa(*at(s)) },
+		set: func(s *Settings, text string) error {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return fmt.Errorf("%w: %s is %q, must be a whole number", mapping.ErrInvalid, name, text)
+			}
+			*at(s) = n
+			return nil
+		},
+	}
+}
+
+func name(name string, at func(*Settings) *string) field {
+	return field{
+		name: name,
+		get:  func(s *Settings) string { return *at(s) },
+		set: func(s *Settings, text string) error {
+			if text == "" {
+				return fmt.Errorf("%w: %s is empty", mapping.ErrInvalid, name)
+			}
+			*at(s) = text
+			return nil
+		},
+	}
+}
+
+// fields lists the settings that never change once recorded.
+func fields() []field {
+	return []field{
+		number(SaltWidth, func(s *Settings) *int { return &s.Schema.SaltWidth }),
+		number(SaltBuckets, func(s *Settings) *int { return &s.Schema.SaltBuckets }),
+		number(MetricWidth, func(s *Settings) *int { return &s.Schema.MetricWidth }),
+		number(TagkWidth, func(s *Settings) *int { return &s.Schema.TagkWidth }),
+		number(TagvWidth, func(s *Settings) *int { return &s.Schema.TagvWidth }),
+		{
+			name: NamesMode,
+			get:  func(s *Settings) string { return s.Names.String() },
+			set: func(s *Settings, text string) (err error) {
+				s.Names, err = mapping.ParseNames(text)
+				return err
+			},
+		},
+		name(TableData, func(s *Settings) *string { return &s.Tables.Data }),
+		name(TableUID, func(s *Settings) *string { return &s.Tables.UID }),
+		name(TableMeta, func(s *Settings) *string { return &s.Tables.Meta }),
+	}
+}
+
+// apply sets the settings named in asked.
+func (s *Settings) apply(asked map[string]string) error {
+	known := fields()
+next:
+	for name, text := range asked {
+		for _, f := range known {
+			if f.name == name {
+				if err := f.set(s, text); err != nil {
+					return err
+				}
+				continue next
+			}
+		}
+		return fmt.Errorf("%w: there is no setting %q", mapping.ErrInvalid, name)
+	}
+	if err := s.Schema.Validate(); err != nil {
+		return err
+	}
+	t := s.Tables
+	for i, a := range []string{t.Data, t.UID, t.Meta, t.Own} {
+		for _, b := range []string{t.Data, t.UID, t.Meta, t.Own}[:i] {
+			if a == b {
+				return fmt.Errorf("%w: two tables have the one name %q", mapping.ErrInvalid, a)
+			}
+		}
+	}
+	return nil
+}
+
+// Text lists the settings as name and value, in a fixed order.
+func (s Settings) Text() [][2]string {
+	var out [][2]string
+	for _, f := range fields() {
+		out = append(out, [2]string{f.name, f.get(&s)})
+	}
+	return append(out, [2]string{indexState, indexText(s.IndexComplete)})
+}
+
+func indexText(complete bool) string {
+	if complete {
+		return "complete"
+	}
+	return "partial"
+}

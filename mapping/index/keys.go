@@ -1,0 +1,74 @@
+// Package index is the series index: which series exist, and on which days each was active. A data row key has time
+// before the tags, so that finding the few series a selector wants among a metric's rows costs hours x all its series;
+// the index answers it once.
+//
+// Two kinds of rows, both written before the first sample of a series (of a day) is acknowledged, and idempotent:
+//
+//	meta table:  row TSUID | family "name" | qualifier "ts_ctr" | value 8-byte 1
+//	             the row that OpenTSDB itself writes with tsd.core.meta.enable_tsuid_tracking, so that its look-ups
+//	             (/api/search/lookup) find our series; it lists every series that ever was
+//
+//	own table:   row 'd' | day (2 bytes, days since 1970) | TSUID | family "p" | empty qualifier | empty value
+//	             the series that were active on that day (UTC); a query of some days reads only these, however many
+//	             series came and went before
+package index
+
+import (
+	"encoding/binary"
+
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/store"
+)
+
+const (
+	dayPrefix = 'd'
+	dayMs     = 24 * 3600_000
+
+	// maxDays is the number of days up to which a query reads the days' rows; beyond, it reads the list of all series.
+	maxDays = 40
+)
+
+var (
+	counterQualifier = []byte("ts_ctr")
+	counterValue     = []byte{0, 0, 0, 0, 0, 0, 0, 1}
+	emptyQualifier   = []byte{}
+)
+
+// Day is a number of days since 1970, in UTC.
+type Day uint16
+
+// DayOf is the day of a time in milliseconds, 0..mapping.MaxTime.
+func DayOf(ms int64) Day { return Day(ms / dayMs) }
+
+// Writer adds series to the index.
+type Writer struct {
+	Tables catalog.Tables
+}
+
+// PutSeries adds the row that says that a series exists.
+func (w Writer) PutSeries(b *store.Batch, tsuid []byte, now int64) {
+	b.Put(w.Tables.Meta, tsuid, catalog.FamilyName, counterQualifier, now, counterValue)
+}
+
+// PutDay adds the row that says that a series was active on a day. scratch is returned, grown, for the next call.
+func (w Writer) PutDay(b *store.Batch, tsuid []byte, day Day, now int64, scratch []byte) []byte {
+	scratch = append(appendDay(scratch[:0], day), tsuid...)
+	b.Put(w.Tables.Own, scratch, catalog.FamilyOwn, emptyQualifier, now, nil)
+	return scratch
+}
+
+func appendDay(dst []byte, day Day) []byte {
+	return binary.BigEndian.AppendUint16(append(dst, dayPrefix), uint16(day))
+}
+
+// successor is the first key after all that begin with prefix, nil for the table's end.
+func successor(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			out := append([]byte(nil), prefix[:i+1]...)
+			out[i]++
+			return out
+		}
+	}
+	return nil
+}

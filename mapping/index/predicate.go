@@ -1,0 +1,269 @@
+package index
+
+import (
+	"context"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/store"
+)
+
+// predicate is a set of matchers in terms of UIDs: which metrics, and for each tagk that a matcher names which tagvs.
+// A tagv is judged once, by its text; where the matcher lists its values, not even that: their UIDs are looked up.
+// A predicate serves one Select.
+type predicate struct {
+	schema   mapping.Schema
+	uids     *uid.Registry
+	matchers []*labels.Matcher
+	metrics  []mapping.UID // ascending; nil: any metric
+	tags     []*tagTest
+}
+
+// tagTest is the matchers of one label, which may have several tagk UIDs.
+type tagTest struct {
+	keys     []mapping.UID
+	matchers []*labels.Matcher
+	absent   bool                 // what to say of a series without this tag
+	closed   bool                 // verdicts lists all tagvs that pass: any other fails
+	verdicts map[mapping.UID]bool // by tagv
+}
+
+// newPredicate returns nil, without an error, if no series can match.
+func (r *Reader) newPredicate(ctx context.Context, matchers []*labels.Matcher) (*predicate, error) {
+	p := &predicate{schema: r.Settings.Schema, uids: r.UIDs, matchers: matchers}
+	byLabel := map[string][]*labels.Matcher{}
+	for _, m := range matchers {
+		byLabel[m.Name] = append(byLabel[m.Name], m)
+	}
+	if ms := byLabel[labels.MetricName]; ms != nil {
+		metrics, err := p.resolveMetrics(ctx, ms)
+		if err != nil || len(metrics) == 0 {
+			return nil, err
+		}
+		p.metrics = metrics
+		delete(byLabel, labels.MetricName)
+	}
+	var keys []uid.Name
+	for label := range byLabel {
+		keys = append(keys, uid.Name{Kind: mapping.Tagk, Text: label})
+	}
+	slices.SortFunc(keys, func(a, b uid.Name) int { return len(byLabel[b.Text]) - len(byLabel[a.Text]) })
+	keyUIDs, err := p.uids.Lookup(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		t := &tagTest{keys: keyUIDs[i], matchers: byLabel[key.Text], verdicts: map[mapping.UID]bool{}}
+		t.absent = matchesAll(t.matchers, "")
+		if len(t.keys) == 0 {
+			if !t.absent {
+				return nil, nil // no series has this label
+			}
+			continue
+		}
+		if err := t.closeByValues(ctx, p.uids); err != nil {
+			return nil, err
+		}
+		if t.closed && len(t.verdicts) == 0 && !t.absent {
+			return nil, nil // no series has one of these values
+		}
+		p.tags = append(p.tags, t)
+	}
+	return p, nil
+}
+
+func matchesAll(ms []*labels.Matcher, value string) bool {
+	for _, m := range ms {
+		if !m.Matches(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// listed returns the values that a matcher allows, if it lists them: m="v" or m=~"a|b".
+func listed(m *labels.Matcher) ([]string, bool) {
+	switch m.Type {
+	case labels.MatchEqual:
+		return []string{m.Value}, true
+	case labels.MatchRegexp:
+		set := m.SetMatches()
+		return set, len(set) > 0
+	default:
+		return nil, false
+	}
+}
+
+// closeByValues settles the test by UIDs alone if one of its matchers lists its values.
+func (t *tagTest) closeByValues(ctx context.Context, uids *uid.Registry) error {
+	for _, m := range t.matchers {
+		values, ok := listed(m)
+		if !ok {
+			continue
+		}
+		var names []uid.Name
+		for _, v := range values {
+			if v != "" && matchesAll(t.matchers, v) {
+				names = append(names, uid.Name{Kind: mapping.Tagv, Text: v})
+			}
+		}
+		found, err := uids.Lookup(ctx, names)
+		if err != nil {
+			return err
+		}
+		for _, us := range found {
+			for _, u := range us {
+				t.verdicts[u] = true
+			}
+		}
+		t.closed = true
+		return nil
+	}
+	return nil
+}
+
+// resolveMetrics returns the UIDs of the metrics whose name passes all matchers, ascending.
+func (p *predicate) resolveMetrics(ctx context.Context, ms []*labels.Matcher) ([]mapping.UID, error) {
+	var out []mapping.UID
+	if matchesAll(ms, "") {
+		none, err := p.uids.Lookup(ctx, []uid.Name{{Kind: mapping.Metric, Text: mapping.NoMetric}})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, none[0]...)
+	}
+	for _, m := range ms {
+		values, ok := listed(m)
+		if !ok {
+			continue
+		}
+		var names []uid.Name
+		for _, v := range values {
+			if v != "" && matchesAll(ms, v) {
+				names = append(names, uid.Name{Kind: mapping.Metric, Text: v})
+			}
+		}
+		found, err := p.uids.Lookup(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		for _, us := range found {
+			out = append(out, us...)
+		}
+		return sorted(out), nil
+	}
+	for entry, err := range p.uids.Search(ctx, mapping.Metric, "") {
+		if err != nil {
+			return nil, err
+		}
+		if entry.Text != mapping.NoMetric && matchesAll(ms, entry.Text) {
+			out = append(out, entry.UID)
+		}
+	}
+	return sorted(out), nil
+}
+
+func sorted(us []mapping.UID) []mapping.UID {
+	slices.Sort(us)
+	return slices.Compact(us)
+}
+
+// metricRanges are the ranges of keys that begin with prefix and the UID of a wanted metric.
+func (p *predicate) metricRanges(prefix []byte) []store.Range {
+	if p.metrics == nil {
+		if len(prefix) == 0 {
+			return nil
+		}
+		return []store.Range{{Start: prefix, Stop: successor(prefix)}}
+	}
+	var out []store.Range
+	for _, m := range p.metrics {
+		start := p.schema.AppendUID(slices.Clone(prefix), mapping.Metric, m)
+		out = append(out, store.Range{Start: start, Stop: successor(start)})
+	}
+	return out
+}
+
+// match returns those TSUIDs of a page (end to end, each up to its end) that pass. It reads the texts of tagvs that it
+// has not judged yet, all at once.
+func (p *predicate) match(ctx context.Context, page []byte, ends []int) ([][]byte, error) {
+	if err := p.judge(ctx, page, ends); err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	start := 0
+	for _, end := range ends {
+		tsuid := page[start:end]
+		start = end
+		if p.passes(tsuid) {
+			out = append(out, tsuid)
+		}
+	}
+	return out, nil
+}
+
+// judge makes sure that every tagv of the page that a test has to know has a verdict.
+func (p *predicate) judge(ctx context.Context, page []byte, ends []int) error {
+	for _, t := range p.tags {
+		if t.closed {
+			continue
+		}
+		var unknown []uid.ID
+		asked := map[mapping.UID]struct{}{}
+		start := 0
+		for _, end := range ends {
+			value := t.value(p.schema, page[start:end])
+			start = end
+			if _, judged := t.verdicts[value]; judged || value == 0 {
+				continue
+			}
+			if _, ok := asked[value]; !ok {
+				asked[value] = struct{}{}
+				unknown = append(unknown, uid.ID{Kind: mapping.Tagv, UID: value})
+			}
+		}
+		texts, err := p.uids.Texts(ctx, unknown)
+		if err != nil {
+			return err
+		}
+		for i, text := range texts {
+			t.verdicts[unknown[i].UID] = text.OK && matchesAll(t.matchers, text.Text)
+		}
+	}
+	return nil
+}
+
+func (p *predicate) passes(tsuid []byte) bool {
+	for _, t := range p.tags {
+		value := t.value(p.schema, tsuid)
+		if value == 0 && !t.absent || value != 0 && !t.verdicts[value] {
+			return false
+		}
+	}
+	return true
+}
+
+// value returns the tagv of the test's tagk in a TSUID, 0 if it has none. Of a repeated tagk the last one counts, as in
+// OpenTSDB.
+func (t *tagTest) value(s mapping.Schema, tsuid []byte) (found mapping.UID) {
+	width := s.PairWidth()
+	for tags := tsuid[min(s.MetricWidth, len(tsuid)):]; len(tags) >= width; tags = tags[width:] {
+		key, _ := s.ParseUID(mapping.Tagk, tags[:s.TagkWidth])
+		if slices.Contains(t.keys, key) {
+			found, _ = s.ParseUID(mapping.Tagv, tags[s.TagkWidth:width])
+		}
+	}
+	return found
+}
+
+func (p *predicate) matchesLabels(ls labels.Labels) bool {
+	for _, m := range p.matchers {
+		if !m.Matches(ls.Get(m.Name)) {
+			return false
+		}
+	}
+	return true
+}

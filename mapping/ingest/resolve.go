@@ -1,0 +1,189 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/uid"
+)
+
+// draft is a series on its way into the cache: where its names stand in the list of names to be assigned.
+type draft struct {
+	position int // in the request
+	metric   int
+	nameless bool
+	tags     [][2]int // tagk and tagv
+}
+
+// resolve makes the series that the cache does not hold: labels are parsed and checked, the UIDs of all their names
+// looked up or assigned together.
+func (a *Appender) resolve(ctx context.Context, j *job, req *mapping.WriteRequest, result *mapping.WriteResult) error {
+	names := nameList{at: make(map[uid.Name]int)}
+	var drafts []draft
+	for _, position := range j.missing {
+		rs := req.Series[position]
+		ls, reason, err := a.checkLabels(rs.Labels, req.NeedMetricName)
+		if err != nil {
+			result.Refuse(reason, rs.To-rs.From, fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
+			continue
+		}
+		drafts = append(drafts, newDraft(position, ls, &names))
+	}
+	uids, err := a.UIDs.Assign(ctx, names.list)
+	if err != nil {
+		return err
+	}
+	for _, d := range drafts {
+		rs := req.Series[d.position]
+		s, err := a.build(rs.Labels, d, uids)
+		if err != nil {
+			reason := mapping.ReasonInvalidLabels
+			switch {
+			case errors.Is(err, mapping.ErrCorrupt):
+				return err // the sender cannot help it, and must not drop its samples
+			case errors.Is(err, uid.ErrExhausted):
+				reason = mapping.ReasonUIDsExhausted
+			}
+			result.Refuse(reason, rs.To-rs.From, fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
+			continue
+		}
+		j.series[d.position] = a.cache.add(maphash.Bytes(a.cache.seed, s.raw), s)
+		a.metrics.newSeries.Inc()
+	}
+	return nil
+}
+
+// nameList collects names, each once.
+type nameList struct {
+	list []uid.Name
+	at   map[uid.Name]int
+}
+
+func (n *nameList) add(kind mapping.Kind, text string) int {
+	name := uid.Name{Kind: kind, Text: text}
+	i, ok := n.at[name]
+	if !ok {
+		i = len(n.list)
+		n.list = append(n.list, name)
+		n.at[name] = i
+	}
+	return i
+}
+
+type label struct{ name, value string }
+
+// checkLabels parses label bytes into labels sorted by name, and says what is wrong with them.
+func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reason, error) {
+	var ls []label
+	reason := mapping.ReasonInvalidLabels
+	err := mapping.ParseLabels(raw, func(name, value []byte) error {
+		switch {
+		case len(value) == 0:
+			return nil // an empty value is no label
+		case len(name) == 0:
+			return fmt.Errorf("%w: a label has no name", mapping.ErrInvalid)
+		case !utf8.Valid(name) || !utf8.Valid(value):
+			return fmt.Errorf("%w: label %q: name and value must be UTF-8", mapping.ErrInvalid, name)
+		case len(name) > a.Limits.LabelName:
+			reason = mapping.ReasonLabelLimit
+			return fmt.Errorf("%w: label name %.64q... has %d bytes, --write.max-label-name-bytes allows %d",
+				mapping.ErrInvalid, name, len(name), a.Limits.LabelName)
+		case len(value) > a.Limits.LabelValue:
+			reason = mapping.ReasonLabelLimit
+			return fmt.Errorf("%w: label %q: its value has %d bytes, --write.max-label-value-bytes allows %d",
+				mapping.ErrInvalid, name, len(value), a.Limits.LabelValue)
+		}
+		ls = append(ls, label{string(name), string(value)})
+		return nil
+	})
+	if err != nil {
+		return nil, reason, err
+	}
+	if len(ls) > a.Limits.Labels {
+		return nil, mapping.ReasonLabelLimit, fmt.Errorf("%w: it has %d labels, --write.max-labels allows %d",
+			mapping.ErrInvalid, len(ls), a.Limits.Labels)
+	}
+	slices.SortFunc(ls, func(a, b label) int { return strings.Compare(a.name, b.name) })
+	for i := 1; i < len(ls); i++ {
+		if ls[i-1].name == ls[i].name {
+			return nil, reason, fmt.Errorf("%w: label %q is there twice", mapping.ErrInvalid, ls[i].name)
+		}
+	}
+	if needName && !slices.ContainsFunc(ls, func(l label) bool { return l.name == labels.MetricName }) {
+		return nil, reason, fmt.Errorf("%w: it has no metric name (label __name__)", mapping.ErrInvalid)
+	}
+	return ls, "", nil
+}
+
+// newDraft lists the names of a series. Where it has no metric name, or no other label, a reserved name stands in.
+func newDraft(position int, ls []label, names *nameList) draft {
+	d := draft{position: position, metric: -1}
+	for _, l := range ls {
+		if l.name == labels.MetricName {
+			d.metric = names.add(mapping.Metric, l.value)
+		} else {
+			d.tags = append(d.tags, [2]int{names.add(mapping.Tagk, l.name), names.add(mapping.Tagv, l.value)})
+		}
+	}
+	if d.metric < 0 {
+		d.nameless = true
+		d.metric = names.add(mapping.Metric, mapping.NoMetric)
+	}
+	if len(d.tags) == 0 {
+		d.tags = append(d.tags, [2]int{names.add(mapping.Tagk, mapping.NoTagk), names.add(mapping.Tagv, mapping.NoTagv)})
+	}
+	return d
+}
+
+// build makes the series of a draft whose UIDs are assigned.
+func (a *Appender) build(raw []byte, d draft, uids []uid.Result) (*series, error) {
+	schema := a.Settings.Schema
+	tags := make([]mapping.Tag, len(d.tags))
+	for i, t := range d.tags {
+		for _, result := range []uid.Result{uids[t[0]], uids[t[1]]} {
+			if result.Err != nil {
+				return nil, result.Err
+			}
+		}
+		tags[i] = mapping.Tag{Key: uids[t[0]].UID, Value: uids[t[1]].UID}
+	}
+	if err := uids[d.metric].Err; err != nil {
+		return nil, err
+	}
+	schema.SortTags(tags)
+	tsuid := schema.AppendTSUID(nil, uids[d.metric].UID, tags)
+	return &series{
+		raw: slices.Clone(raw), tsuid: tsuid, row: schema.AppendRowKey(nil, tsuid, 0), nameless: d.nameless,
+	}, nil
+}
+
+// formatLabels writes label bytes for an error message, as far as they can be read and not at any length.
+func formatLabels(raw []byte) string {
+	const most = 256
+	var b strings.Builder
+	b.WriteByte('{')
+	err := mapping.ParseLabels(raw, func(name, value []byte) error {
+		if b.Len() > most {
+			return errors.New("enough")
+		}
+		if b.Len() > 1 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%.64s=%s", name, strconv.Quote(string(value[:min(len(value), 64)])))
+		return nil
+	})
+	if err != nil {
+		b.WriteString(", ...")
+	}
+	b.WriteByte('}')
+	return strings.ToValidUTF8(b.String(), "\uFFFD")
+}

@@ -1,0 +1,61 @@
+package ingest
+
+import (
+	"sync"
+
+	"github.com/promtsd/promtsd/mapping/index"
+)
+
+// series is what the write path knows of one series: enough to write a sample without looking anything up.
+type series struct {
+	raw      []byte // label bytes as the sender writes them
+	tsuid    []byte
+	row      []byte // row key with a base time to be patched
+	nameless bool   // it has no metric name
+
+	mu sync.Mutex
+	// Cell timestamps. Of two cells for one instant the one with the larger timestamp counts, so a sample that does
+	// not follow the series' latest gets a cell timestamp above all that were given before: runTime is the latest
+	// cell timestamp given, runMax the latest sample it was given to.
+	runTime int64
+	runMax  int64
+	// Days whose index row is durable: bit i stands for day lastDay-i. The meta row is durable if any bit is set.
+	lastDay index.Day
+	days    uint64
+}
+
+// cellTime returns the cell timestamp for a sample at t; now is the clock. mu must be held.
+func (s *series) cellTime(t, now int64) int64 {
+	switch {
+	case now > s.runTime:
+		s.runTime, s.runMax = now, t
+	case t > s.runMax:
+		s.runMax = t
+	default:
+		s.runTime, s.runMax = s.runTime+1, t
+	}
+	return s.runTime
+}
+
+// indexed says whether the index is known to hold the series on a day. mu must be held.
+func (s *series) indexed(day index.Day) bool {
+	back := int(s.lastDay) - int(day)
+	return back >= 0 && back < 64 && s.days&(1<<back) != 0
+}
+
+// setIndexed notes that the index rows for a day are durable. Days longer ago than 64 days before the latest one are
+// forgotten, and written again when they come. mu must be held.
+func (s *series) setIndexed(day index.Day) {
+	back := int(s.lastDay) - int(day)
+	if back < 0 || s.days == 0 {
+		if s.days != 0 && -back < 64 {
+			s.days <<= -back
+		} else {
+			s.days = 0
+		}
+		s.lastDay, back = day, 0
+	}
+	if back < 64 {
+		s.days |= 1 << back
+	}
+}

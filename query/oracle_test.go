@@ -1,0 +1,235 @@
+package query_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/prometheus/model/labels"
+	"pgregory.net/rapid"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/pebble"
+)
+
+// database is a store with the write path and the read path on it.
+type database struct {
+	store    store.Store
+	settings catalog.Settings
+	appender *ingest.Appender
+	querier  *query.Querier
+}
+
+var clock = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func openStore(t testing.TB) store.Store {
+	st, err := pebble.Open(pebble.Config{Dir: "db", FS: vfs.NewMem(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func newDatabase(t testing.TB, st store.Store, asked map[string]string) *database {
+	settings, _, err := catalog.Init(context.Background(), st, "promtsd", asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wire(st, settings)
+}
+
+func wire(st store.Store, settings catalog.Settings) *database {
+	logger := slog.New(slog.DiscardHandler)
+	uids := uid.New(uid.Config{
+		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: logger,
+	})
+	return &database{
+		store:    st,
+		settings: settings,
+		appender: ingest.New(ingest.Config{
+			Store: st, Settings: settings, UIDs: uids, CacheSize: 1000,
+			Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
+			Now:    func() time.Time { return clock },
+		}),
+		querier: query.New(query.Config{
+			Store: st, Settings: settings, Logger: logger, MaxSeries: 10_000,
+			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
+		}),
+	}
+}
+
+func (db *database) write(t testing.TB, ls labels.Labels, samples ...mapping.Sample) {
+	var req mapping.WriteRequest
+	var raw []byte
+	ls.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
+	req.Series = append(req.Series, mapping.RequestSeries{Labels: raw, To: len(samples)})
+	req.Samples = samples
+	result, err := db.appender.Append(context.Background(), &req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Written != len(samples) || result.Refused != nil {
+		t.Fatalf("write %d samples of %s: got %+v", len(samples), ls, result)
+	}
+}
+
+// answer is what a Select gave, as text: comparable, and readable in a failure.
+func (db *database) answer(t testing.TB, mint, maxt int64, ms ...*labels.Matcher) []string {
+	set, err := db.querier.Select(context.Background(), mint, maxt, false, ms)
+	if err != nil {
+		t.Fatalf("select %v: %v", ms, err)
+	}
+	defer set.Close()
+	out := []string{}
+	for set.Next() {
+		text := set.Labels().String()
+		for p := set.Points(); p != nil; p = set.Points() {
+			if p.Len() == 0 {
+				t.Fatalf("an empty run of %s", set.Labels())
+			}
+			for i := range p.T {
+				text += formatSample(p.T[i], p.V[i])
+			}
+		}
+		out = append(out, text)
+	}
+	if err := set.Err(); err != nil {
+		t.Fatalf("select %v: %v", ms, err)
+	}
+	return out
+}
+
+func formatSample(t int64, v float64) string { return fmt.Sprintf(" %d=%016x", t, math.Float64bits(v)) }
+
+// model is the brute force: everything that was written, the last value of each time.
+type model map[string]*modelSeries
+
+type modelSeries struct {
+	labels  labels.Labels
+	samples map[int64]float64
+}
+
+func (m model) write(ls labels.Labels, samples ...mapping.Sample) {
+	s := m[ls.String()]
+	if s == nil {
+		s = &modelSeries{ls, map[int64]float64{}}
+		m[ls.String()] = s
+	}
+	for _, x := range samples {
+		s.samples[x.T] = x.V
+	}
+}
+
+func (m model) answer(mint, maxt int64, ms ...*labels.Matcher) []string {
+	all := slices.SortedFunc(maps.Values(m), func(a, b *modelSeries) int { return labels.Compare(a.labels, b.labels) })
+	out := []string{}
+next:
+	for _, s := range all {
+		for _, m := range ms {
+			if !m.Matches(s.labels.Get(m.Name)) {
+				continue next
+			}
+		}
+		text, found := s.labels.String(), false
+		for _, t := range slices.Sorted(maps.Keys(s.samples)) {
+			if t >= mint && t <= maxt {
+				text, found = text+formatSample(t, s.samples[t]), true
+			}
+		}
+		if found {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+var (
+	words  = []string{"a", "b", "ab", "abc", "é", "x y", "指标", "a|b", "0"}
+	values = []float64{0, math.Copysign(0, -1), 1, -1, 127, 128, -32769, 1 << 31, 1 << 40, 1 << 62, 1e300, 0.1, 1.5, 5e-324,
+		math.Inf(1), math.Inf(-1), math.Float64frombits(0x7ff0000000000002), math.Float64frombits(0x7ff8000000000001),
+		math.Float64frombits(0xfff8000000abcdef)}
+)
+
+func genLabels() *rapid.Generator[labels.Labels] {
+	return rapid.Custom(func(t *rapid.T) labels.Labels {
+		b := labels.NewBuilder(labels.EmptyLabels())
+		if rapid.IntRange(0, 9).Draw(t, "named") > 0 {
+			b.Set(labels.MetricName, rapid.SampledFrom(words).Draw(t, "metric"))
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "labels") {
+			b.Set(rapid.SampledFrom(words).Draw(t, "name"), rapid.SampledFrom(words).Draw(t, "value"))
+		}
+		return b.Labels()
+	})
+}
+
+func genMatcher() *rapid.Generator[*labels.Matcher] {
+	return rapid.Custom(func(t *rapid.T) *labels.Matcher {
+		name := rapid.SampledFrom(append([]string{labels.MetricName, labels.MetricName, "nosuch"}, words...)).Draw(t, "name")
+		typ := rapid.SampledFrom([]labels.MatchType{
+			labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp,
+		}).Draw(t, "type")
+		value := rapid.SampledFrom(append([]string{"", "zz"}, words...)).Draw(t, "value")
+		if typ == labels.MatchRegexp || typ == labels.MatchNotRegexp {
+			value = rapid.SampledFrom([]string{"", ".*", ".+", "a|b", "a.*", "(?i)A", "[^a]*", "é|指标|zz", "a?", "nosuch|"}).Draw(t, "regexp")
+		}
+		return labels.MustNewMatcher(typ, name, value)
+	})
+}
+
+func TestSelect_AnswersAsBruteForce(t *testing.T) {
+	for name, asked := range map[string]map[string]string{
+		"default": nil,
+		"salted":  {catalog.SaltWidth: "1", catalog.SaltBuckets: "7"},
+		"wide":    {catalog.MetricWidth: "4", catalog.TagkWidth: "2", catalog.TagvWidth: "8", catalog.SaltWidth: "2", catalog.SaltBuckets: "300"},
+		"escaped": {catalog.NamesMode: "opentsdb"},
+	} {
+		t.Run(name, func(t *testing.T) { rapid.Check(t, func(rt *rapid.T) { checkAgainstModel(t, rt, asked) }) })
+	}
+}
+
+func checkAgainstModel(t *testing.T, rt *rapid.T, asked map[string]string) {
+	st := openStore(t)
+	defer st.Close()
+	db, m := newDatabase(t, st, asked), model{}
+	start := clock.UnixMilli() - 100*24*3600_000
+	genTime := rapid.OneOf(
+		rapid.Int64Range(start, start+4*3600_000), rapid.Int64Range(start, clock.UnixMilli()), rapid.SampledFrom([]int64{start, start + 1, 0, mapping.MaxTime}),
+	)
+	for range rapid.IntRange(1, 20).Draw(rt, "writes") {
+		ls := genLabels().Draw(rt, "series")
+		var samples []mapping.Sample
+		for range rapid.IntRange(1, 8).Draw(rt, "samples") {
+			samples = append(samples, mapping.Sample{T: genTime.Draw(rt, "t"), V: rapid.SampledFrom(values).Draw(rt, "v")})
+		}
+		db.write(t, ls, samples...)
+		m.write(ls, samples...)
+	}
+	// The same tables without an index: series are found by row keys.
+	bare := db.settings
+	bare.IndexComplete = false
+	byRowKeys := wire(st, bare)
+	for range 6 {
+		mint, maxt := genTime.Draw(rt, "mint"), genTime.Draw(rt, "maxt")
+		ms := rapid.SliceOfN(genMatcher(), 1, 3).Draw(rt, "matchers")
+		want := m.answer(mint, maxt, ms...)
+		if got := db.answer(t, mint, maxt, ms...); !slices.Equal(got, want) {
+			rt.Fatalf("select %v from %d to %d:\n got %q\nwant %q", ms, mint, maxt, got, want)
+		}
+		if got := byRowKeys.answer(t, mint, maxt, ms...); !slices.Equal(got, want) {
+			rt.Fatalf("select by row keys %v from %d to %d:\n got %q\nwant %q", ms, mint, maxt, got, want)
+		}
+	}
+}

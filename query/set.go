@@ -1,0 +1,30 @@
+// Package query is the read path: matchers and a time range become a set of series, the series a plan of store calls,
+// the rows samples again.
+package query
+
+import (
+	"errors"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// ErrLimit marks a query that asks for more than a limit allows; the text names the limit and its flag.
+var ErrLimit = errors.New("query limit exceeded")
+
+// SeriesSet iterates over series in the order of their labels, and over the samples of each in runs. It is not safe for
+// concurrent use. Close must be called, and may be called at any moment; it stops what still runs.
+type SeriesSet interface {
+	// Next moves to the next series that has samples in the range. False means the end, or an error: see Err.
+	Next() bool
+	// Labels are those of the current series.
+	Labels() labels.Labels
+	// Points returns the next run of samples of the current series, inside the range, ascending, without repeats and
+	// not empty; nil means the end of the series, or an error: see Err. It is valid until the next call.
+	Points() *mapping.Points
+	// Err is what ended the iteration early, nil if nothing did.
+	Err() error
+	// Close releases the set.
+	Close()
+}
