@@ -1,0 +1,177 @@
+// Package adapter is promtsd on the wire: the HTTP handlers of remote write and remote read with their limits, answers
+// and metrics, and the pages of the program itself. What the bodies look like is in adapter/wire; what becomes of the
+// samples is behind the interfaces Appender and Querier.
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtsd/promtsd/adapter/wire"
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/query"
+)
+
+// Appender stores the samples of a write request. It may be called by many goroutines at once.
+type Appender interface {
+	// Append makes the samples of req durable and readable. What can never be stored is in the result. An error means
+	// that the whole request should be sent again, which is harmless; the result then counts what is known to be
+	// stored. Nothing of req is kept after the return.
+	Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error)
+}
+
+// Querier finds series. It may be called by many goroutines at once.
+type Querier interface {
+	// Select finds the series that all matchers match, with their samples from mint to maxt, both inclusive, in
+	// milliseconds, any int64, mint not above maxt. With labelsOnly the series come without samples.
+	Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (query.SeriesSet, error)
+}
+
+// WriteLimits bound remote write. Each zero means its default.
+type WriteLimits struct {
+	// MaxBodyBytes bounds a body, as it is sent (more is 413) and inflated (more is 400). The lists that it is taken
+	// apart into may have four times as many bytes each. Default 32 MiB.
+	MaxBodyBytes int
+	// MaxInFlightBytes bounds the memory of all requests together; more is 503, to be sent again. A request that is
+	// alone is always let in. Default 256 MiB.
+	MaxInFlightBytes int
+}
+
+// ReadLimits bound remote read. Each zero means its default.
+type ReadLimits struct {
+	// MaxConcurrent is the number of requests that run at a time; others wait. Default 10.
+	MaxConcurrent int
+	// MaxRequestBytes bounds a request, as it is sent (more is 413) and inflated (more is 400). Default 4 MiB.
+	MaxRequestBytes int
+	// MaxSamples bounds the samples of an answer in the SAMPLES form, which is built in memory; more is 400. The
+	// streamed form has no such bound. Default 50 million.
+	MaxSamples int
+	// MaxResponseBytes bounds an answer in the SAMPLES form before compression; more is 400. At most 2 GiB, default
+	// 512 MiB.
+	MaxResponseBytes int
+	// WriteTimeout is how long the client may take to accept a megabyte of an answer. Default 1 minute.
+	WriteTimeout time.Duration
+}
+
+// Config is what a Handler needs.
+type Config struct {
+	Appender   Appender // required
+	Querier    Querier  // required
+	Write      WriteLimits
+	Read       ReadLimits
+	Registerer prometheus.Registerer // for the metrics of the handlers; nil: they are not registered
+	Gatherer   prometheus.Gatherer   // what /metrics shows; required
+	Logger     *slog.Logger          // required
+	Now        func() time.Time      // for durations; nil: time.Now
+	Version    string                // for the index page
+}
+
+// Handler serves promtsd's HTTP interface:
+//
+//	POST /api/v1/write   remote write 1.0 and 2.0
+//	POST /api/v1/read    remote read, samples and streamed chunks
+//	GET  /metrics, /-/healthy, /-/ready, /
+//
+// It is not ready until SetReady.
+type Handler struct {
+	config   Config
+	mux      *http.ServeMux
+	metrics  *metrics
+	notReady atomic.Pointer[string] // why; nil: ready
+	draining atomic.Bool
+
+	writes   sync.Pool // *writeBuffers
+	inFlight budget
+
+	reads     chan struct{} // holds one entry for each read that runs
+	responses sync.Pool     // *readBuffers
+}
+
+// New returns a Handler.
+func New(c Config) (*Handler, error) {
+	if c.Appender == nil || c.Querier == nil || c.Gatherer == nil || c.Logger == nil {
+		return nil, errors.New("make HTTP handler: Appender, Querier, Gatherer and Logger are required")
+	}
+	for _, limit := range []struct {
+		flag      string
+		value     *int
+		byDefault int
+		largest   int
+	}{
+		{flagMaxBodyBytes, &c.Write.MaxBodyBytes, 32 << 20, 1 << 30},
+		{flagMaxInFlightBytes, &c.Write.MaxInFlightBytes, 256 << 20, 1 << 40},
+		{flagMaxConcurrentReads, &c.Read.MaxConcurrent, 10, 1 << 16},
+		{flagMaxReadRequestBytes, &c.Read.MaxRequestBytes, 4 << 20, 1 << 30},
+		{flagMaxReadSamples, &c.Read.MaxSamples, 50_000_000, 1 << 40},
+		{flagMaxResponseBytes, &c.Read.MaxResponseBytes, 512 << 20, 1<<31 - 1},
+	} {
+		if *limit.value == 0 {
+			*limit.value = limit.byDefault
+		}
+		if *limit.value < 1 || *limit.value > limit.largest {
+			return nil, fmt.Errorf("%s is %d, must be 1 to %d", limit.flag, *limit.value, limit.largest)
+		}
+	}
+	if c.Read.WriteTimeout == 0 {
+		c.Read.WriteTimeout = time.Minute
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	h := &Handler{config: c, mux: http.NewServeMux(), reads: make(chan struct{}, c.Read.MaxConcurrent)}
+	h.inFlight.max = int64(c.Write.MaxInFlightBytes)
+	h.writes.New = func() any { return &writeBuffers{decoder: wire.Decoder{MaxBytes: 4 * c.Write.MaxBodyBytes}} }
+	h.responses.New = func() any { return newReadBuffers(c.Read) }
+	starting := "starting"
+	h.notReady.Store(&starting)
+	var err error
+	if h.metrics, err = newMetrics(c.Registerer, &h.inFlight, h.reads); err != nil {
+		return nil, fmt.Errorf("register metrics of the HTTP handlers: %w", err)
+	}
+
+	h.mux.HandleFunc("/api/v1/write", h.serveWrite)
+	h.mux.HandleFunc("/api/v1/read", h.serveRead)
+	h.mux.HandleFunc("/-/healthy", h.serveHealthy)
+	h.mux.HandleFunc("/-/ready", h.serveReady)
+	h.mux.Handle("/metrics", promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{}))
+	h.mux.HandleFunc("/", h.serveIndex)
+	return h, nil
+}
+
+// The flags that the errors of this package name; cmd/promtsd must call them so.
+const (
+	flagMaxBodyBytes        = "--write.max-body-bytes"
+	flagMaxInFlightBytes    = "--write.max-in-flight-bytes"
+	flagMaxConcurrentReads  = "--read.max-concurrent"
+	flagMaxReadRequestBytes = "--read.max-request-bytes"
+	flagMaxReadSamples      = "--read.max-samples"
+	flagMaxResponseBytes    = "--read.max-response-bytes"
+)
+
+// ServeHTTP serves one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// SetReady makes /-/ready say so, unless Drain was called.
+func (h *Handler) SetReady() {
+	if !h.draining.Load() {
+		h.notReady.Store(nil)
+	}
+}
+
+// Drain makes the handler refuse new writes and reads with 503. Those under way go on: http.Server.Shutdown waits for
+// them.
+func (h *Handler) Drain() {
+	h.draining.Store(true)
+	reason := "draining"
+	h.notReady.Store(&reason)
+}

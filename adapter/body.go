@@ -1,0 +1,100 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/promtsd/promtsd/adapter/wire"
+)
+
+// checkEncoding answers a request whose body is not compressed as the protocols say. Senders may leave the header out.
+func checkEncoding(r *http.Request) *reply {
+	encoding := strings.Join(r.Header.Values("Content-Encoding"), ", ")
+	if encoding == "" || strings.EqualFold(encoding, "snappy") {
+		return nil
+	}
+	return &reply{code: http.StatusUnsupportedMediaType,
+		text: fmt.Sprintf("Content-Encoding %q is not supported: send snappy (block format)", encoding)}
+}
+
+// A bodyReader reads and inflates the body of one request within its limits.
+type bodyReader struct {
+	limit int    // bytes, as sent and inflated
+	flag  string // of the limit
+	lease *lease // what is read is taken from it; nil: no bound
+}
+
+func (b bodyReader) take(n int) *reply {
+	if b.lease == nil || b.lease.take(n) {
+		return nil
+	}
+	return &reply{code: http.StatusServiceUnavailable, retryAfter: retryOverload, text: fmt.Sprintf(
+		"overloaded: the requests under way hold %d bytes, %s allows %d: send again, or allow more",
+		b.lease.budget.bytes(), flagMaxInFlightBytes, b.lease.budget.max)}
+}
+
+// read reads the body as it was sent, into the memory of buf.
+func (b bodyReader) read(ctx context.Context, buf []byte, r *http.Request) ([]byte, *reply) {
+	tooLarge := &reply{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf(
+		"the body has more than the %d bytes that %s allows: send fewer samples at a time, or allow more", b.limit, b.flag)}
+	if r.ContentLength > int64(b.limit) {
+		return buf, tooLarge
+	}
+	buf = buf[:0]
+	for {
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), max(64<<10, 2*cap(buf)))
+			copy(grown, buf)
+			buf = grown
+		}
+		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if len(buf) > b.limit {
+			return buf, tooLarge
+		}
+		if refused := b.take(n); refused != nil {
+			return buf, refused
+		}
+		if errors.Is(err, io.EOF) {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, replyToReadError(ctx, err)
+		}
+	}
+}
+
+// replyToReadError answers a body that broke off. One that came too slowly may come faster the next time.
+func replyToReadError(ctx context.Context, err error) *reply {
+	err = fmt.Errorf("read body: %w", err)
+	if timeout := net.Error(nil); ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
+		return &reply{code: http.StatusServiceUnavailable, text: err.Error(), outcome: canceled}
+	}
+	return &reply{code: http.StatusBadRequest, text: err.Error()}
+}
+
+// inflate inflates a block into the memory of buf.
+func (b bodyReader) inflate(buf, block []byte) ([]byte, *reply) {
+	size, err := wire.InflatedSize(block)
+	if err == nil && size > b.limit {
+		refused := badRequest(fmt.Sprintf("the body inflates to %d bytes, %s allows %d: send fewer samples at a time, or "+
+			"allow more", size, b.flag, b.limit))
+		return buf, &refused
+	}
+	if err == nil {
+		if refused := b.take(size); refused != nil {
+			return buf, refused
+		}
+		var content []byte
+		if content, err = wire.Inflate(buf, block, b.limit); err == nil {
+			return content, nil
+		}
+	}
+	refused := badRequest(err.Error())
+	return buf, &refused
+}

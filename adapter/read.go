@@ -1,0 +1,259 @@
+package adapter
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/promtsd/promtsd/adapter/wire"
+	"github.com/promtsd/promtsd/query"
+)
+
+// readBuffers is the memory of one read request, to be used again.
+type readBuffers struct {
+	samples  wire.SamplesResponse
+	deflated []byte
+	out      *bufio.Writer
+	chunks   query.ChunkEncoder
+}
+
+// heldBack is how much of a streamed answer is held back, so that an error up to there can still become a status.
+const heldBack = 256 << 10
+
+func newReadBuffers(limits ReadLimits) *readBuffers {
+	return &readBuffers{
+		samples: wire.SamplesResponse{MaxBytes: limits.MaxResponseBytes},
+		out:     bufio.NewWriterSize(nil, heldBack),
+	}
+}
+
+// serveRead answers a remote-read request.
+func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
+	begin := h.config.Now()
+	form, out := "unknown", &responseWriter{w: w, timeout: h.config.Read.WriteTimeout}
+	answer := h.admit(w, r)
+	if answer == nil {
+		answer = checkEncoding(r)
+	}
+	if answer == nil {
+		form, answer = h.read(r, out)
+	}
+	out.end()
+	label := answer.label()
+	switch {
+	case out.failed:
+		label = canceled
+	case out.began && answer.code != http.StatusOK && label != canceled:
+		label = aborted
+	}
+	h.metrics.readBytes.Add(float64(out.bytes))
+	h.metrics.readRequests.WithLabelValues(form, label).Inc()
+	h.metrics.readDuration.WithLabelValues(form).Observe(h.config.Now().Sub(begin).Seconds())
+	if label == aborted || label == "500" {
+		h.config.Logger.Error("remote read failed", "err", answer.text, "client", r.RemoteAddr)
+	}
+	switch {
+	case !out.began:
+		answer.send(w)
+	case answer.code != http.StatusOK:
+		// The status is gone. Breaking the connection is the only way to say that the answer is not whole.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// read waits for its turn, reads the request and writes the answer.
+func (h *Handler) read(r *http.Request, out *responseWriter) (form string, answer *reply) {
+	ctx := r.Context()
+	if err := h.enterRead(ctx); err != nil {
+		refused := replyToRead(ctx, fmt.Errorf("wait for other reads, %s allows %d: %w", flagMaxConcurrentReads, cap(h.reads), err))
+		return "unknown", &refused
+	}
+	defer func() { <-h.reads }()
+
+	body := bodyReader{limit: h.config.Read.MaxRequestBytes, flag: flagMaxReadRequestBytes}
+	block, answer := body.read(ctx, nil, r)
+	if answer != nil {
+		return "unknown", answer
+	}
+	content, answer := body.inflate(nil, block)
+	if answer != nil {
+		return "unknown", answer
+	}
+	request, err := wire.ParseReadRequest(content)
+	if err != nil {
+		refused := replyToRead(ctx, err)
+		return "unknown", &refused
+	}
+	h.metrics.readQueries.Add(float64(len(request.Queries)))
+
+	buffers := h.responses.Get().(*readBuffers)
+	defer h.responses.Put(buffers)
+	if request.Type == wire.Streamed {
+		err = h.streamChunks(ctx, buffers, request.Queries, out)
+	} else {
+		err = h.sendSamples(ctx, buffers, request.Queries, out)
+	}
+	if err != nil {
+		failed := replyToRead(ctx, err)
+		return string(request.Type), &failed
+	}
+	return string(request.Type), &reply{code: http.StatusOK}
+}
+
+func (h *Handler) enterRead(ctx context.Context) error {
+	h.metrics.readWaiting.Inc()
+	defer h.metrics.readWaiting.Dec()
+	select {
+	case h.reads <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// each calls f with the set once for each series of a query; f may take its points.
+func (h *Handler) each(ctx context.Context, q wire.ReadQuery, f func(query.SeriesSet) error) error {
+	if q.MinT > q.MaxT {
+		return nil
+	}
+	set, err := h.config.Querier.Select(ctx, q.MinT, q.MaxT, q.LabelsOnly, q.Matchers)
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	for set.Next() {
+		h.metrics.readSeries.Inc()
+		if err := f(set); err != nil {
+			return err
+		}
+		// An error inside a series ends its points like their end does.
+		if err := errors.Join(set.Err(), ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return set.Err()
+}
+
+// sendSamples answers in the SAMPLES form, which is whole before its first byte is sent.
+func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
+	samples := 0
+	b.samples.Reset()
+	for _, q := range queries {
+		b.samples.Query()
+		err := h.each(ctx, q, func(set query.SeriesSet) error {
+			if err := b.samples.Series(set.Labels()); err != nil {
+				return err
+			}
+			for p := set.Points(); p != nil; p = set.Points() {
+				if samples += p.Len(); samples > h.config.Read.MaxSamples {
+					return fmt.Errorf("%w: exceeded sample limit (%d): ask for less, allow more by %s, or accept "+
+						"STREAMED_XOR_CHUNKS", query.ErrLimit, h.config.Read.MaxSamples, flagMaxReadSamples)
+				}
+				if err := b.samples.Points(p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if errors.Is(err, wire.ErrTooLarge) {
+			return fmt.Errorf("%w by %s: ask for less, allow more, or accept STREAMED_XOR_CHUNKS", err, flagMaxResponseBytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.deflated = wire.Deflate(b.deflated, b.samples.Finish())
+	h.metrics.readSamples.Add(float64(samples))
+	header := out.w.Header()
+	header.Set("Content-Type", "application/x-protobuf")
+	header.Set("Content-Encoding", "snappy")
+	header.Set("Content-Length", strconv.Itoa(len(b.deflated)))
+	_, err := out.Write(b.deflated)
+	return err
+}
+
+// streamChunks answers in the streamed form: memory for a frame, however long the answer is.
+func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
+	out.header = func(header http.Header) {
+		// Clients compare this as a string.
+		header.Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+	}
+	b.out.Reset(out)
+	defer b.out.Reset(nil)
+	b.chunks.Reset()
+	frames := wire.NewFrameWriter(b.out, wire.DefaultFrameBytes)
+	defer func() { h.metrics.readFrames.Add(float64(frames.Frames())) }()
+	emit := func(c query.Chunk) error { return frames.Chunk(c.MinT, c.MaxT, c.Data) }
+	for i, q := range queries {
+		err := h.each(ctx, q, func(set query.SeriesSet) error {
+			if err := frames.Series(i, set.Labels()); err != nil {
+				return err
+			}
+			for p := set.Points(); p != nil; p = set.Points() {
+				if err := b.chunks.Encode(p, emit); err != nil {
+					return err
+				}
+				h.metrics.readSamples.Add(float64(p.Len()))
+			}
+			return b.chunks.Flush(emit)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(frames.Finish(), b.out.Flush()); err != nil {
+		return err
+	}
+	_, err := out.Write(nil) // an answer without a frame has a status, too
+	return err
+}
+
+// A responseWriter writes the body of a successful answer, in pieces that the client must accept in time.
+type responseWriter struct {
+	w       http.ResponseWriter
+	timeout time.Duration
+	header  func(http.Header) // called before the first byte
+	began   bool
+	failed  bool // the client did not take it
+	bytes   int
+}
+
+const writePiece = 1 << 20
+
+func (o *responseWriter) Write(p []byte) (int, error) {
+	if !o.began {
+		o.began = true
+		if o.header != nil {
+			o.header(o.w.Header())
+		}
+		o.w.WriteHeader(http.StatusOK)
+	}
+	written := 0
+	for written < len(p) {
+		o.setDeadline(time.Now().Add(o.timeout))
+		n, err := o.w.Write(p[written:min(len(p), written+writePiece)])
+		written += n
+		o.bytes += n
+		if err != nil {
+			o.failed = true
+			return written, fmt.Errorf("send answer: %w", err)
+		}
+	}
+	return written, nil
+}
+
+// end takes back the deadline, which would otherwise be that of the next request on the connection.
+func (o *responseWriter) end() {
+	if o.began {
+		o.setDeadline(time.Time{})
+	}
+}
+
+func (o *responseWriter) setDeadline(t time.Time) {
+	// Writers that have no connection, as in tests, need no deadline either.
+	_ = http.NewResponseController(o.w).SetWriteDeadline(t)
+}

@@ -1,0 +1,210 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// ResponseType is a form of the answer to a remote read.
+type ResponseType string
+
+// The two forms: all samples in one message, or XOR chunks in a stream of frames.
+const (
+	Samples  ResponseType = "samples"
+	Streamed ResponseType = "streamed_xor_chunks"
+)
+
+// ReadRequest is a remote-read request.
+type ReadRequest struct {
+	Queries []ReadQuery
+	Type    ResponseType // the first of the accepted ones that exists here
+}
+
+// ReadQuery asks for the series that all matchers match, and their samples from MinT to MaxT, both inclusive, in
+// milliseconds since 1970. Any int64 may occur; MinT above MaxT asks for nothing.
+type ReadQuery struct {
+	MinT, MaxT int64
+	Matchers   []*labels.Matcher
+	LabelsOnly bool // the samples will not be looked at
+}
+
+// ParseReadRequest reads an inflated prometheus.ReadRequest. Errors are ErrMalformed.
+func ParseReadRequest(body []byte) (ReadRequest, error) {
+	var msg prompb.ReadRequest
+	if err := msg.Unmarshal(body); err != nil {
+		return ReadRequest{}, fmt.Errorf("%w: read request: %w", ErrMalformed, err)
+	}
+	typ, err := negotiate(msg.AcceptedResponseTypes)
+	if err != nil {
+		return ReadRequest{}, err
+	}
+	req := ReadRequest{Type: typ}
+	for i, q := range msg.Queries {
+		query := ReadQuery{MinT: q.StartTimestampMs, MaxT: q.EndTimestampMs}
+		for _, m := range q.Matchers {
+			matcher, err := parseMatcher(m)
+			if err != nil {
+				return ReadRequest{}, fmt.Errorf("%w: query %d: %w", ErrMalformed, i, err)
+			}
+			query.Matchers = append(query.Matchers, matcher)
+		}
+		if h := q.Hints; h != nil {
+			query.LabelsOnly = h.Func == "series"
+			query.narrow(h.StartMs, h.EndMs)
+		}
+		req.Queries = append(req.Queries, query)
+	}
+	return req, nil
+}
+
+// narrow takes the hinted range, which is what the selector will look at, where it lies within that of the query, which
+// may be that of a whole expression. A range that was left out (0 to 0) is no hint.
+func (q *ReadQuery) narrow(start, end int64) {
+	minT, maxT := max(q.MinT, start), min(q.MaxT, end)
+	if (start != 0 || end != 0) && minT <= maxT {
+		q.MinT, q.MaxT = minT, maxT
+	}
+}
+
+func negotiate(accepted []prompb.ReadRequest_ResponseType) (ResponseType, error) {
+	if len(accepted) == 0 {
+		return Samples, nil
+	}
+	for _, t := range accepted {
+		switch t {
+		case prompb.ReadRequest_SAMPLES:
+			return Samples, nil
+		case prompb.ReadRequest_STREAMED_XOR_CHUNKS:
+			return Streamed, nil
+		}
+	}
+	return "", fmt.Errorf("%w: none of the accepted response types %v is supported; supported are SAMPLES (0) and "+
+		"STREAMED_XOR_CHUNKS (1)", ErrMalformed, accepted)
+}
+
+func parseMatcher(m *prompb.LabelMatcher) (*labels.Matcher, error) {
+	var typ labels.MatchType
+	switch m.Type {
+	case prompb.LabelMatcher_EQ:
+		typ = labels.MatchEqual
+	case prompb.LabelMatcher_NEQ:
+		typ = labels.MatchNotEqual
+	case prompb.LabelMatcher_RE:
+		typ = labels.MatchRegexp
+	case prompb.LabelMatcher_NRE:
+		typ = labels.MatchNotRegexp
+	default:
+		return nil, fmt.Errorf("matcher of label %q has the unknown type %d", m.Name, m.Type)
+	}
+	matcher, err := labels.NewMatcher(typ, m.Name, m.Value)
+	if err != nil {
+		return nil, fmt.Errorf("matcher of label %q: %w", m.Name, err)
+	}
+	return matcher, nil
+}
+
+// SamplesResponse builds a prometheus.ReadResponse:
+//
+//	ReadResponse  1 results     (one for each query, in order)
+//	QueryResult   1 timeseries
+//	TimeSeries    1 labels      2 samples
+//	Sample        1 value       2 timestamp
+//
+// It is written by hand because the generated encoder takes -0 for the default value and leaves it out, and with it the
+// sign. The order of calls is that of the message: Query, then for each series Series and any number of Points.
+type SamplesResponse struct {
+	// MaxBytes bounds the message. 0 means no bound but that of the format, 2 GiB.
+	MaxBytes int
+
+	buf         []byte
+	queryBegin  int // where the current query result begins, or 0
+	seriesBegin int // where the current series begins, or 0
+}
+
+// gap is left before a message until its length is known: a tag of one byte and a length of up to five.
+const gap = 6
+
+// Reset makes the response empty and keeps its memory.
+func (r *SamplesResponse) Reset() { r.buf, r.queryBegin, r.seriesBegin = r.buf[:0], 0, 0 }
+
+// Query begins the result of the next query.
+func (r *SamplesResponse) Query() {
+	r.endQuery()
+	r.buf = append(r.buf, make([]byte, gap)...)
+	r.queryBegin = len(r.buf)
+}
+
+// Series begins the next series of the current query. More than MaxBytes is ErrTooLarge.
+func (r *SamplesResponse) Series(ls labels.Labels) error {
+	r.endSeries()
+	r.buf = append(r.buf, make([]byte, gap)...)
+	r.seriesBegin = len(r.buf)
+	ls.Range(func(l labels.Label) { r.buf = mapping.AppendLabel(r.buf, l.Name, l.Value) })
+	return r.checkSize()
+}
+
+// Points adds samples to the current series. More than MaxBytes is ErrTooLarge.
+func (r *SamplesResponse) Points(p *mapping.Points) error {
+	dst := r.buf
+	for i, t := range p.T {
+		at := len(dst)
+		dst = append(dst, 2<<3|typeBytes, 0)
+		if bits := math.Float64bits(p.V[i]); bits != 0 {
+			dst = append(dst, 1<<3|typeFixed64)
+			dst = binary.LittleEndian.AppendUint64(dst, bits)
+		}
+		if t != 0 {
+			dst = append(dst, 2<<3|typeVarint)
+			dst = binary.AppendUvarint(dst, uint64(t))
+		}
+		dst[at+1] = byte(len(dst) - at - 2)
+	}
+	r.buf = dst
+	return r.checkSize()
+}
+
+// Finish ends the response and returns it. It is valid until Reset.
+func (r *SamplesResponse) Finish() []byte {
+	r.endQuery()
+	return r.buf
+}
+
+func (r *SamplesResponse) checkSize() error {
+	limit := r.MaxBytes
+	if limit <= 0 || limit > math.MaxInt32 {
+		limit = math.MaxInt32
+	}
+	if len(r.buf) > limit {
+		return fmt.Errorf("%w: the answer needs more than the %d bytes allowed", ErrTooLarge, limit)
+	}
+	return nil
+}
+
+func (r *SamplesResponse) endQuery() {
+	r.endSeries()
+	if r.queryBegin > 0 {
+		r.buf = closeGap(r.buf, r.queryBegin)
+		r.queryBegin = 0
+	}
+}
+
+func (r *SamplesResponse) endSeries() {
+	if r.seriesBegin > 0 {
+		r.buf = closeGap(r.buf, r.seriesBegin)
+		r.seriesBegin = 0
+	}
+}
+
+// closeGap writes field 1 with its length before the message that begins at begin and moves that up to it.
+func closeGap(b []byte, begin int) []byte {
+	size := len(b) - begin
+	head := append(b[:begin-gap], 1<<3|typeBytes)
+	head = binary.AppendUvarint(head, uint64(size))
+	return append(head, b[begin:begin+size]...)
+}

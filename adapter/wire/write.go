@@ -1,0 +1,280 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// Decoder takes remote-write bodies apart. The zero value is ready and has no limit. It keeps memory between calls, and
+// the last body alive, and serves one call at a time.
+type Decoder struct {
+	// MaxBytes bounds each list that a body is taken apart into: a body can be written so that it takes twenty times
+	// its own size. More is ErrTooLarge. 0 means no bound.
+	MaxBytes int
+
+	symbols [][]byte // 2.0: each with its length before it
+	refs    []uint32 // 2.0: label references of the current series
+}
+
+// Counts is what a body held, apart from the series and samples that went into the WriteRequest.
+type Counts struct {
+	Histograms int // those of malformed series left out
+	Exemplars  int
+	Metadata   int // 1.0: metric metadata messages; 2.0: series that carry some
+
+	// HistogramSeries is the label bytes of the first series that Histograms counts, for a message.
+	HistogramSeries []byte
+
+	// Malformed counts the time series and exemplars that contradict the protocol. Refused holds the reasons, with the
+	// samples and histograms of those series, which are not in the WriteRequest.
+	Malformed int
+	Refused   mapping.WriteResult
+}
+
+const maxMalformedExamples = 5
+
+// refuse notes a malformed series or exemplar. The text is made only while it can be of use.
+func (c *Counts) refuse(samples int, example func() error) {
+	c.Malformed++
+	if len(c.Refused.Examples) < maxMalformedExamples {
+		c.Refused.Refuse(mapping.ReasonMalformed, samples, example())
+		return
+	}
+	c.Refused.Refused[mapping.ReasonMalformed] += samples
+}
+
+// DecodeV1 takes a remote-write 1.0 body apart, an inflated prometheus.WriteRequest:
+//
+//	WriteRequest  1 timeseries  3 metadata
+//	TimeSeries    1 labels      2 samples   3 exemplars   4 histograms
+//	Sample        1 value       2 timestamp
+//
+// req is reset first; its label bytes point into body where they stand there in one piece. Series without samples are
+// left out. The order of series and samples is that of the body. An error is ErrMalformed or ErrTooLarge, and then req
+// is of no use.
+func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
+	req.Reset()
+	var c Counts
+	for i := 0; i < len(body); {
+		num, typ, next := tag(body, i)
+		if next < 0 {
+			return c, malformed(i, "field tag")
+		}
+		if num != 1 && num != 3 {
+			if next = skip(body, next, typ); next < 0 {
+				return c, malformed(i, "unknown field")
+			}
+			i = next
+			continue
+		}
+		from, to := field(body, next)
+		if typ != typeBytes || from < 0 {
+			return c, malformed(i, "time series or metadata")
+		}
+		var err error
+		if num == 1 {
+			err = d.seriesV1(body[:to], from, req, &c)
+		} else {
+			c.Metadata++
+			err = metadataShapeV1.check(body[:to], from)
+		}
+		if err != nil {
+			return c, err
+		}
+		i = to
+	}
+	return c, nil
+}
+
+func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts) error {
+	begin, firstSample, histograms := i, len(req.Samples), 0
+	i = shortLabels(b, i)
+	labelsFrom, labelsTo, asSent := begin, i, true
+	for i < len(b) {
+		num, typ, next := tag(b, i)
+		if next < 0 {
+			return malformed(i, "field tag")
+		}
+		if num > 4 {
+			if next = skip(b, next, typ); next < 0 {
+				return malformed(i, "unknown field")
+			}
+			i = next
+			continue
+		}
+		from, to := field(b, next)
+		if typ != typeBytes || from < 0 {
+			return malformed(i, "field of a time series")
+		}
+		var err error
+		switch num {
+		case 1:
+			if labelsFrom == labelsTo {
+				labelsFrom = i
+			} else if labelsTo != i {
+				asSent = false
+			}
+			labelsTo = to
+			if next != i+1 || from > next+maxLengthBytes || !plainLabel(b[:to], from) {
+				asSent = false
+				err = labelShape.check(b[:to], from)
+			}
+		case 2:
+			err = d.sample(b[:to], from, sampleShapeV1, req)
+		case 3:
+			c.Exemplars++
+			err = exemplarShapeV1.check(b[:to], from)
+		case 4:
+			histograms++
+			err = histogramShape.check(b[:to], from)
+		}
+		if err != nil {
+			return err
+		}
+		i = to
+	}
+
+	c.Histograms += histograms
+	if len(req.Samples) == firstSample && (histograms == 0 || c.HistogramSeries != nil) {
+		return nil
+	}
+	labels := b[labelsFrom:labelsTo:labelsTo]
+	if !asSent {
+		labels = rebuildLabels(b, begin, req)
+	}
+	if histograms > 0 && c.HistogramSeries == nil {
+		c.HistogramSeries = labels
+	}
+	if len(req.Samples) == firstSample {
+		return nil
+	}
+	return d.addSeries(labels, firstSample, req)
+}
+
+// addSeries adds a series with all samples from the given one on.
+func (d *Decoder) addSeries(labels []byte, firstSample int, req *mapping.WriteRequest) error {
+	req.Series = append(req.Series, mapping.RequestSeries{Labels: labels, From: firstSample, To: len(req.Samples)})
+	const size = int(unsafe.Sizeof(mapping.RequestSeries{}))
+	if d.MaxBytes > 0 && (len(req.Series) > d.MaxBytes/size || len(req.Scratch) > d.MaxBytes) {
+		return fmt.Errorf("%w: %d series need more than the %d bytes allowed", ErrTooLarge, len(req.Series), d.MaxBytes)
+	}
+	return nil
+}
+
+// sample appends one sample. All known senders write it as 09 value 10 timestamp and, in 2.0, 18 start timestamp.
+func (d *Decoder) sample(b []byte, i int, s shape, req *mapping.WriteRequest) error {
+	var v, t uint64
+	if len(b)-i >= 10 && b[i] == 1<<3|typeFixed64 && b[i+9] == 2<<3|typeVarint {
+		v = binary.LittleEndian.Uint64(b[i+1:])
+		next := 0
+		if t, next = timestamp(b, i+10); next < 0 {
+			return malformed(i, "timestamp of a sample")
+		}
+		i = next
+	}
+	for i < len(b) {
+		num, typ, next := tag(b, i)
+		if next < 0 {
+			return malformed(i, "field tag")
+		}
+		if next = s.checkField(b, next, num, typ); next < 0 {
+			return malformed(i, "field of a sample")
+		}
+		switch num {
+		case 1:
+			v = binary.LittleEndian.Uint64(b[next-8:])
+		case 2:
+			_, _, from := tag(b, i)
+			t, _ = uvarint(b, from)
+		}
+		i = next
+	}
+	if d.MaxBytes > 0 && len(req.Samples) >= d.MaxBytes/int(unsafe.Sizeof(mapping.Sample{})) {
+		return fmt.Errorf("%w: %d samples need more than the %d bytes allowed", ErrTooLarge, len(req.Samples), d.MaxBytes)
+	}
+	req.Samples = append(req.Samples, mapping.Sample{T: int64(t), V: math.Float64frombits(v)})
+	return nil
+}
+
+// timestamp is uvarint, faster for six bytes, which the milliseconds from 2004 to 2109 have.
+func timestamp(b []byte, i int) (t uint64, next int) {
+	if len(b)-i < 6 {
+		return uvarint(b, i)
+	}
+	x := uint64(binary.LittleEndian.Uint32(b[i:])) | uint64(binary.LittleEndian.Uint16(b[i+4:]))<<32
+	if x&0x8080_8080_8080 != 0x0080_8080_8080 {
+		return uvarint(b, i)
+	}
+	return x&0x7f | x>>1&(0x7f<<7) | x>>2&(0x7f<<14) | x>>3&(0x7f<<21) | x>>4&(0x7f<<28) | x>>5&(0x7f<<35), i + 6
+}
+
+// maxLengthBytes bounds the bytes of a length that is passed on as it was sent. Longer ones are legal, but not every
+// reader of label bytes need know them.
+const maxLengthBytes = 5
+
+// shortLabels passes over label fields as nearly all are: a name and a value, all lengths in one byte. It only saves
+// time: what stands behind may be labels as well.
+func shortLabels(b []byte, i int) int {
+	for len(b)-i >= 6 && b[i] == 0x0a && b[i+1] < 0x80 && b[i+2] == 0x0a && b[i+3] < 0x80 {
+		to := i + 2 + int(b[i+1])
+		value := i + 4 + int(b[i+3])
+		if to > len(b) || value+2 > to || b[value] != 0x12 || int(b[value+1]) != to-value-2 {
+			break
+		}
+		i = to
+	}
+	return i
+}
+
+// plainLabel says whether a label message holds at most a name and then at most a value, which is what every sender
+// writes and every reader of label bytes understands.
+func plainLabel(b []byte, i int) bool {
+	for want := byte(1<<3 | typeBytes); i < len(b) && want <= 2<<3|typeBytes; want += 1 << 3 {
+		if b[i] != want {
+			continue
+		}
+		from, to := field(b, i+1)
+		if from < 0 || from > i+1+maxLengthBytes {
+			return false
+		}
+		i = to
+	}
+	return i == len(b)
+}
+
+// rebuildLabels writes the labels of a series whose structure has been checked into the scratch memory, in the form
+// that mapping.AppendLabel gives them.
+func rebuildLabels(b []byte, i int, req *mapping.WriteRequest) []byte {
+	start := len(req.Scratch)
+	for i < len(b) {
+		num, typ, next := tag(b, i)
+		if num == 1 {
+			from, to := field(b, next)
+			name, value := label(b[:to], from)
+			req.Scratch = mapping.AppendLabel(req.Scratch, string(name), string(value))
+		}
+		i = skip(b, next, typ)
+	}
+	return req.Scratch[start:len(req.Scratch):len(req.Scratch)]
+}
+
+// label reads a label message whose structure has been checked. Of a repeated field the last one counts.
+func label(b []byte, i int) (name, value []byte) {
+	for i < len(b) {
+		num, typ, next := tag(b, i)
+		i = skip(b, next, typ)
+		switch num {
+		case 1:
+			from, to := field(b, next)
+			name = b[from:to]
+		case 2:
+			from, to := field(b, next)
+			value = b[from:to]
+		}
+	}
+	return name, value
+}

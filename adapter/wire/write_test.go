@@ -1,0 +1,380 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"pgregory.net/rapid"
+
+	"github.com/promtsd/promtsd/adapter/wire"
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// A series is what a decoder says of one, for comparison: labels in order, samples as bits.
+type series struct {
+	labels  string
+	samples string
+}
+
+func describe(labels []string, samples func(yield func(t int64, v float64))) series {
+	var b strings.Builder
+	samples(func(t int64, v float64) { fmt.Fprintf(&b, "%d:%016x ", t, math.Float64bits(v)) })
+	return series{fmt.Sprintf("%q", labels), b.String()}
+}
+
+func decoded(t rapid.TB, req *mapping.WriteRequest) []series {
+	var got []series
+	for _, s := range req.Series {
+		var labels []string
+		if err := mapping.ParseLabels(s.Labels, func(name, value []byte) error {
+			labels = append(labels, string(name), string(value))
+			return nil
+		}); err != nil {
+			t.Fatalf("label bytes %x: %v", s.Labels, err)
+		}
+		got = append(got, describe(labels, func(yield func(int64, float64)) {
+			for _, p := range req.Samples[s.From:s.To] {
+				yield(p.T, p.V)
+			}
+		}))
+	}
+	return got
+}
+
+// compareV1 decodes a body with prompb and by hand, and fails unless both say the same.
+func compareV1(t rapid.TB, body []byte) {
+	t.Helper()
+	var want prompb.WriteRequest
+	wantErr := want.Unmarshal(bytes.Clone(body))
+	var d wire.Decoder
+	var req mapping.WriteRequest
+	c, err := d.DecodeV1(body, &req)
+	if (err == nil) != (wantErr == nil) {
+		t.Fatalf("body %x: got error %v, prompb says %v", body, err, wantErr)
+	}
+	if err != nil {
+		return
+	}
+	var wantSeries []series
+	var counts [3]int
+	counts[2] = len(want.Metadata)
+	for _, ts := range want.Timeseries {
+		counts[0] += len(ts.Histograms)
+		counts[1] += len(ts.Exemplars)
+		if len(ts.Samples) == 0 {
+			continue
+		}
+		var labels []string
+		for _, l := range ts.Labels {
+			labels = append(labels, l.Name, l.Value)
+		}
+		wantSeries = append(wantSeries, describe(labels, func(yield func(int64, float64)) {
+			for _, s := range ts.Samples {
+				yield(s.Timestamp, s.Value)
+			}
+		}))
+	}
+	if got := decoded(t, &req); !slices.Equal(got, wantSeries) {
+		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
+	}
+	if got := [3]int{c.Histograms, c.Exemplars, c.Metadata}; got != counts {
+		t.Fatalf("body %x: got counts %v, want %v", body, got, counts)
+	}
+	if c.Malformed != 0 || c.Refused.Refused != nil {
+		t.Fatalf("body %x: malformed %d, %v", body, c.Malformed, c.Refused)
+	}
+}
+
+// compareV2 does so for a 2.0 body. Which series are malformed is decided here anew, from the documents.
+func compareV2(t rapid.TB, body []byte) {
+	t.Helper()
+	var want writev2.Request
+	wantErr := want.Unmarshal(bytes.Clone(body))
+	var d wire.Decoder
+	var req mapping.WriteRequest
+	c, err := d.DecodeV2(body, &req)
+	if (err == nil) != (wantErr == nil) {
+		t.Fatalf("body %x: got error %v, writev2 says %v", body, err, wantErr)
+	}
+	if err != nil {
+		return
+	}
+	validRefs := func(refs []uint32) bool {
+		return len(refs)%2 == 0 && !slices.ContainsFunc(refs, func(r uint32) bool { return int(r) >= len(want.Symbols) })
+	}
+	validMeta := func(r uint32) bool { return r == 0 || int(r) < len(want.Symbols) }
+	var wantSeries []series
+	var counts [4]int
+	for _, ts := range want.Timeseries {
+		counts[1] += len(ts.Exemplars)
+		if ts.Metadata.Type != 0 || ts.Metadata.HelpRef != 0 || ts.Metadata.UnitRef != 0 {
+			counts[2]++
+		}
+		for _, e := range ts.Exemplars {
+			if !validRefs(e.LabelsRefs) {
+				counts[3]++
+			}
+		}
+		if (len(want.Symbols) > 0 && want.Symbols[0] != "") || !validRefs(ts.LabelsRefs) ||
+			!validMeta(ts.Metadata.HelpRef) || !validMeta(ts.Metadata.UnitRef) ||
+			(len(ts.Samples) > 0) == (len(ts.Histograms) > 0) {
+			counts[3]++
+			continue
+		}
+		counts[0] += len(ts.Histograms)
+		if len(ts.Samples) == 0 {
+			continue
+		}
+		var labels []string
+		for _, r := range ts.LabelsRefs {
+			labels = append(labels, want.Symbols[r])
+		}
+		wantSeries = append(wantSeries, describe(labels, func(yield func(int64, float64)) {
+			for _, s := range ts.Samples {
+				yield(s.Timestamp, s.Value)
+			}
+		}))
+	}
+	if got := decoded(t, &req); !slices.Equal(got, wantSeries) {
+		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
+	}
+	if got := [4]int{c.Histograms, c.Exemplars, c.Metadata, c.Malformed}; got != counts {
+		t.Fatalf("body %x: got counts %v, want %v", body, got, counts)
+	}
+	if (c.Refused.Refused != nil) != (counts[3] > 0) {
+		t.Fatalf("body %x: malformed %d, but refused %v", body, counts[3], c.Refused)
+	}
+}
+
+func TestDecodeV1_AgreesWithPrompb(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { compareV1(t, builder{t}.bodyV1()) })
+}
+
+func TestDecodeV2_AgreesWithWritev2(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { compareV2(t, builder{t}.bodyV2()) })
+}
+
+func FuzzDecodeV1(f *testing.F) {
+	seed := rapid.Custom(func(t *rapid.T) []byte { return builder{t}.bodyV1() })
+	for i := range 30 {
+		f.Add(seed.Example(i))
+	}
+	f.Add(bodyV1(20, 6))
+	f.Fuzz(func(t *testing.T, body []byte) { compareV1(t, body) })
+}
+
+func FuzzDecodeV2(f *testing.F) {
+	seed := rapid.Custom(func(t *rapid.T) []byte { return builder{t}.bodyV2() })
+	for i := range 30 {
+		f.Add(seed.Example(i))
+	}
+	f.Add(bodyV2(20, 6))
+	f.Fuzz(func(t *testing.T, body []byte) { compareV2(t, body) })
+}
+
+func TestDecodeV1_LabelBytesAreThoseOfTheBody(t *testing.T) {
+	body := bodyV1(3, 4)
+	var d wire.Decoder
+	var req mapping.WriteRequest
+	if _, err := d.DecodeV1(body, &req); err != nil {
+		t.Fatal(err)
+	}
+	if len(req.Scratch) != 0 {
+		t.Errorf("got %d bytes of scratch for a body that has all labels in one piece, want 0", len(req.Scratch))
+	}
+	for _, s := range req.Series {
+		if !bytes.Contains(body, s.Labels) {
+			t.Errorf("label bytes %q are not in the body", s.Labels)
+		}
+	}
+}
+
+func TestDecodeV2_LabelBytesEqualThoseOf1_0(t *testing.T) {
+	var d1, d2 wire.Decoder
+	var r1, r2 mapping.WriteRequest
+	if _, err := d1.DecodeV1(bodyV1(50, 7), &r1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d2.DecodeV2(bodyV2(50, 7), &r2); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range r1.Series {
+		if got := r2.Series[i].Labels; !bytes.Equal(got, s.Labels) {
+			t.Errorf("series %d: got %q from 2.0, %q from 1.0", i, got, s.Labels)
+		}
+	}
+}
+
+func TestDecodeV2_MalformedSeriesSaysWhy(t *testing.T) {
+	sample := []writev2.Sample{{Value: 1, Timestamp: 1000}}
+	histogram := []writev2.Histogram{{Sum: 1, Timestamp: 1000}}
+	good := writev2.TimeSeries{LabelsRefs: []uint32{1, 2}, Samples: sample}
+	for _, c := range []struct {
+		name    string
+		ts      writev2.TimeSeries
+		refused int
+		want    string
+	}{
+		{"odd", writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3}, Samples: sample}, 1, "3 label references, an odd number"},
+		{"beyond", writev2.TimeSeries{LabelsRefs: []uint32{1, 9}, Samples: sample}, 1, "1 and 9 lie beyond the 5 symbols"},
+		{"both", writev2.TimeSeries{LabelsRefs: []uint32{1, 2}, Samples: sample, Histograms: histogram}, 2,
+			"time series 1 (up{}): it has both samples and histograms"},
+		{"neither", writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3, 4}}, 0,
+			`(up{job="x"}): it must have at least one sample or histogram`},
+		{"help", writev2.TimeSeries{LabelsRefs: []uint32{1, 2}, Samples: sample, Metadata: writev2.Metadata{HelpRef: 5}}, 1,
+			"metadata refers to a symbol that does not exist"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			msg := writev2.Request{
+				Symbols:    []string{"", "__name__", "up", "job", "x"},
+				Timeseries: []writev2.TimeSeries{good, c.ts, good},
+			}
+			body, err := msg.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var d wire.Decoder
+			var req mapping.WriteRequest
+			counts, err := d.DecodeV2(body, &req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(req.Series) != 2 || len(req.Samples) != 2 {
+				t.Errorf("got %d series with %d samples, want the 2 good ones with 1 each", len(req.Series), len(req.Samples))
+			}
+			if got := counts.Refused.Refused[mapping.ReasonMalformed]; counts.Malformed != 1 || got != c.refused {
+				t.Errorf("got %d malformed series, %d samples refused, want 1 and %d", counts.Malformed, got, c.refused)
+			}
+			if ex := counts.Refused.Examples; len(ex) != 1 || !strings.Contains(ex[0].Error(), c.want) {
+				t.Errorf("got example %v, want %q", ex, c.want)
+			}
+		})
+	}
+}
+
+func TestDecode_ListsAreBounded(t *testing.T) {
+	long := strings.Repeat("22"+"05"+"6162636465", 1) // a symbol of 5 bytes
+	for _, c := range []struct {
+		name string
+		v2   bool
+		body string
+	}{
+		{"series of 1.0", false, strings.Repeat("0a02"+"1200", 1000)},
+		{"samples of 1.0", false, "0ad00f" + strings.Repeat("1200", 1000)},
+		{"series of 2.0", true, "2200" + strings.Repeat("2a02"+"1200", 1000)},
+		{"symbols", true, strings.Repeat("2200", 1000)},
+		{"labels", true, "2200" + long + "2ad50f" + "0ad00f" + strings.Repeat("01", 2000) + "1200"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := wire.Decoder{MaxBytes: 8000}
+			decode := d.DecodeV1
+			if c.v2 {
+				decode = d.DecodeV2
+			}
+			var req mapping.WriteRequest
+			_, err := decode(unhex(c.body), &req)
+			if !errors.Is(err, wire.ErrTooLarge) {
+				t.Errorf("got %d series, %d samples, error %v; want ErrTooLarge", len(req.Series), len(req.Samples), err)
+			}
+		})
+	}
+}
+
+func TestFormatSeries_IsShortAndReadable(t *testing.T) {
+	b := mapping.AppendLabel(nil, "__name__", "up")
+	b = mapping.AppendLabel(b, "job", "a\"b\xff")
+	if got, want := wire.FormatSeries(b), `up{job="a\"b\xff"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for range 1000 {
+		b = mapping.AppendLabel(b, strings.Repeat("ü", 300), "\xff\x00")
+	}
+	if got := wire.FormatSeries(b); len(got) > 600 || !utf8.ValidString(got) {
+		t.Errorf("got %d bytes: %q", len(got), got)
+	}
+}
+
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// bodyV1 is what Prometheus sends: one sample for each of n series, with so many labels.
+func bodyV1(n, labels int) []byte {
+	var msg prompb.WriteRequest
+	for i := range n {
+		ts := prompb.TimeSeries{Samples: []prompb.Sample{{Value: float64(i) * 1.5, Timestamp: 1_700_000_000_000 + int64(i)}}}
+		eachLabel(i, labels, func(name, value string) {
+			ts.Labels = append(ts.Labels, prompb.Label{Name: name, Value: value})
+		})
+		msg.Timeseries = append(msg.Timeseries, ts)
+	}
+	body, err := msg.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
+func bodyV2(n, labels int) []byte {
+	symbols := writev2.NewSymbolTable()
+	var msg writev2.Request
+	for i := range n {
+		ts := writev2.TimeSeries{
+			Samples:  []writev2.Sample{{Value: float64(i) * 1.5, Timestamp: 1_700_000_000_000 + int64(i)}},
+			Metadata: writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: symbols.Symbolize("What it counts.")},
+		}
+		eachLabel(i, labels, func(name, value string) {
+			ts.LabelsRefs = append(ts.LabelsRefs, symbols.Symbolize(name), symbols.Symbolize(value))
+		})
+		msg.Timeseries = append(msg.Timeseries, ts)
+	}
+	msg.Symbols = symbols.Symbols()
+	body, err := msg.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
+func eachLabel(series, labels int, f func(name, value string)) {
+	f("__name__", "http_requests_total")
+	for i := range labels - 1 {
+		f(fmt.Sprintf("label_%d", i), fmt.Sprintf("value-%d-%d", i, series%(1<<i)))
+	}
+}
+
+func BenchmarkDecodeV1(b *testing.B) { benchmarkDecode(b, bodyV1, (*wire.Decoder).DecodeV1) }
+func BenchmarkDecodeV2(b *testing.B) { benchmarkDecode(b, bodyV2, (*wire.Decoder).DecodeV2) }
+
+func benchmarkDecode(b *testing.B, body func(n, labels int) []byte,
+	decode func(*wire.Decoder, []byte, *mapping.WriteRequest) (wire.Counts, error)) {
+	const samples = 2000
+	for _, labels := range []int{6, 10} {
+		b.Run(fmt.Sprintf("labels=%d", labels), func(b *testing.B) {
+			body := body(samples, labels)
+			d := wire.Decoder{MaxBytes: 128 << 20}
+			var req mapping.WriteRequest
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if c, err := decode(&d, body, &req); err != nil || len(req.Samples) != samples || len(req.Series) != samples {
+					b.Fatal(c, err)
+				}
+			}
+			b.ReportMetric(samples*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+		})
+	}
+}

@@ -1,0 +1,465 @@
+package adapter_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/golang/snappy"
+	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"github.com/prometheus/prometheus/storage/remote"
+
+	"github.com/promtsd/promtsd/adapter"
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/store"
+)
+
+const (
+	typeV1 = "application/x-protobuf"
+	typeV2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+)
+
+type marshaler interface{ Marshal() ([]byte, error) }
+
+func block(t testing.TB, m marshaler) []byte {
+	t.Helper()
+	body, err := m.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snappy.Encode(nil, body)
+}
+
+func up(samples ...prompb.Sample) prompb.TimeSeries {
+	return prompb.TimeSeries{
+		Labels:  []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "job", Value: "x"}},
+		Samples: samples,
+	}
+}
+
+func oneV1() *prompb.WriteRequest {
+	return &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{up(prompb.Sample{Timestamp: 1000, Value: 1.5})}}
+}
+
+var symbols = []string{"", "__name__", "up", "job", "x", "other"}
+
+func oneV2(more ...writev2.TimeSeries) *writev2.Request {
+	return &writev2.Request{Symbols: symbols, Timeseries: append([]writev2.TimeSeries{{
+		LabelsRefs: []uint32{1, 2, 3, 4}, Samples: []writev2.Sample{{Timestamp: 1000, Value: 1.5, StartTimestamp: 5}},
+	}}, more...)}
+}
+
+func TestWrite_AdmissionByHeaders(t *testing.T) {
+	v1, v2 := block(t, oneV1()), block(t, oneV2())
+	type headers = []string
+	for _, c := range []struct {
+		name    string
+		method  string
+		headers headers
+		body    []byte
+		want    int
+		version string // of the metric
+	}{
+		{"1.0", "POST", headers{"Content-Type", typeV1, "Content-Encoding", "snappy"}, v1, 204, "1.0"},
+		{"1.0 named", "POST", headers{"Content-Type", typeV1 + ";proto=prometheus.WriteRequest"}, v1, 204, "1.0"},
+		{"no headers at all", "POST", nil, v1, 204, "1.0"},
+		{"2.0", "POST", headers{"Content-Type", typeV2, "Content-Encoding", "snappy"}, v2, 204, "2.0"},
+		{"2.0 after a space", "POST",
+			headers{"Content-Type", "application/x-protobuf; proto=io.prometheus.write.v2.Request"}, v2, 204, "2.0"},
+		{"2.0 quoted, upper case", "POST",
+			headers{"Content-Type", `Application/X-Protobuf ; Proto="io.prometheus.write.v2.Request"`}, v2, 204, "2.0"},
+		{"encoding in upper case", "POST", headers{"Content-Encoding", "Snappy"}, v1, 204, "1.0"},
+		{"the version header decides nothing", "POST",
+			headers{"Content-Type", typeV2, "X-Prometheus-Remote-Write-Version", "0.1.0"}, v2, 204, "2.0"},
+
+		{"GET", "GET", nil, nil, 405, "unknown"},
+		{"PUT", "PUT", headers{"Content-Type", typeV1}, v1, 405, "unknown"},
+		{"another media type", "POST", headers{"Content-Type", "application/json"}, v1, 415, "unknown"},
+		{"another message", "POST", headers{"Content-Type", typeV1 + ";proto=io.prometheus.write.v3.Request"}, v1, 415, "unknown"},
+		{"a bad parameter", "POST", headers{"Content-Type", typeV1 + ";proto"}, v1, 415, "unknown"},
+		{"gzip", "POST", headers{"Content-Type", typeV1, "Content-Encoding", "gzip"}, v1, 415, "1.0"},
+		{"zstd", "POST", headers{"Content-Type", typeV2, "Content-Encoding", "zstd"}, v2, 415, "2.0"},
+		{"two encodings", "POST", headers{"Content-Encoding", "snappy", "Content-Encoding", "gzip"}, v1, 415, "1.0"},
+
+		{"not snappy", "POST", headers{"Content-Type", typeV1}, []byte("hello"), 400, "1.0"},
+		{"not protobuf", "POST", headers{"Content-Type", typeV1}, snappy.Encode(nil, []byte("hello")), 400, "1.0"},
+		{"empty body", "POST", headers{"Content-Type", typeV1}, nil, 400, "1.0"},
+		{"empty message", "POST", headers{"Content-Type", typeV1}, snappy.Encode(nil, nil), 204, "1.0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newServer(t, nil)
+			code, header, text := s.send(t, c.method, "/api/v1/write", c.body, c.headers...)
+			if code != c.want {
+				t.Errorf("got status %d (%s), want %d", code, text, c.want)
+			}
+			if (text == "") != (c.want == 204) {
+				t.Errorf("got text %q with status %d", text, code)
+			}
+			if c.want == 405 && header.Get("Allow") != "POST" {
+				t.Errorf("got Allow %q, want POST", header.Get("Allow"))
+			}
+			for name := range header {
+				if strings.Contains(name, "-Written") && c.version != "2.0" {
+					t.Errorf("got header %s, which only senders of 2.0 expect", name)
+				}
+			}
+			if c.want == 204 && c.name != "empty message" {
+				if want := []string{"__name__=up job=x 1000:1.5"}; !slices.Equal(s.appender.got, want) {
+					t.Errorf("appended %q, want %q", s.appender.got, want)
+				}
+			} else if len(s.appender.got) > 0 {
+				t.Errorf("appended %q, want nothing", s.appender.got)
+			}
+			s.wantMetrics(t, "promtsd_write_requests_total", fmt.Sprintf(`{code="%d",version="%s"} 1`, c.want, c.version))
+		})
+	}
+}
+
+func TestWrite_SizeLimits(t *testing.T) {
+	big := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{up(make([]prompb.Sample, 2000)...)}} // 4 kB, deflated 200 B
+	noise := make([]byte, 5000)
+	for i := range noise {
+		noise[i] = byte(i * i >> 3)
+	}
+	s := newServer(t, func(c *adapter.Config) { c.Write.MaxBodyBytes = 2000 })
+	for _, c := range []struct {
+		name string
+		body io.Reader
+		want int
+		text string
+	}{
+		{"inflated", bytes.NewReader(block(t, big)), 400, "--write.max-body-bytes allows 2000"},
+		{"as sent, size announced", bytes.NewReader(noise), 413, "2000 bytes that --write.max-body-bytes allows"},
+		{"as sent, size not announced", iotest.OneByteReader(bytes.NewReader(noise)), 413, "--write.max-body-bytes"},
+		{"a claim without content", bytes.NewReader([]byte{0xd0, 0x0f, 0}), 400, "claims 2000 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			response, err := s.Client().Post(s.URL+"/api/v1/write", typeV1, c.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			text, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != c.want || !strings.Contains(string(text), c.text) {
+				t.Errorf("got %d %q, want %d with %q", response.StatusCode, text, c.want, c.text)
+			}
+		})
+	}
+	if got := s.metric(t, "promtsd_write_in_flight_bytes"); got != 0 {
+		t.Errorf("%v bytes are still counted as in flight", got)
+	}
+}
+
+func TestWrite_ListsOfARequestAreBounded(t *testing.T) {
+	s := newServer(t, func(c *adapter.Config) { c.Write.MaxBodyBytes = 4000 })
+	body := snappy.Encode(nil, bytes.Repeat([]byte{0x0a, 2, 0x12, 0}, 900)) // 900 series of one empty sample
+	code, _, text := s.post(t, "/api/v1/write", body, "Content-Type", typeV1)
+	if code != 400 || !strings.Contains(text, "four times --write.max-body-bytes") {
+		t.Errorf("got %d %q, want 400 that names the limit", code, text)
+	}
+}
+
+// The headers that count, or "-" where one is missing.
+func counts(h http.Header) string {
+	var got []string
+	for _, kind := range []string{"Samples", "Histograms", "Exemplars"} {
+		v := h.Get("X-Prometheus-Remote-Write-" + kind + "-Written")
+		if v == "" {
+			v = "-"
+		}
+		got = append(got, v)
+	}
+	return strings.Join(got, " ")
+}
+
+func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
+	sample := []writev2.Sample{{Timestamp: 2000, Value: 2}}
+	histogram := []writev2.Histogram{{Sum: 1, Timestamp: 2000}, {Sum: 2, Timestamp: 3000}}
+	exemplar := []writev2.Exemplar{{Value: 1, Timestamp: 2000}}
+	metadata := writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: 5}
+	other := []uint32{1, 5}
+	refuse := func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+		result := mapping.WriteResult{Written: 7}
+		result.Refuse(mapping.ReasonTimestamp, 2, errors.New("series up: sample at 99 is too far in the future"))
+		result.Refuse(mapping.ReasonInvalidLabels, 1, errors.New("series without a name"))
+		return result, nil
+	}
+	fail := func(err error) func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+		return func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+			return mapping.WriteResult{Written: 1}, err
+		}
+	}
+	withHistogram := up(prompb.Sample{Timestamp: 1000, Value: 1})
+	withHistogram.Histograms = []prompb.Histogram{{Sum: 1}}
+	for _, c := range []struct {
+		name    string
+		v1      *prompb.WriteRequest
+		v2      *writev2.Request
+		append  func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error)
+		want    int
+		headers string
+		text    []string // the first is how the text begins
+		dropped []string // metric lines
+	}{
+		{name: "2.0 whole", v2: oneV2(), want: 204, headers: "1 0 0"},
+		{name: "2.0 with exemplars and metadata",
+			v2:   oneV2(writev2.TimeSeries{LabelsRefs: other, Samples: sample, Exemplars: exemplar, Metadata: metadata}),
+			want: 204, headers: "2 0 0", dropped: []string{`{kind="exemplar"} 1`, `{kind="metadata"} 1`}},
+		{name: "1.0 metadata alone", v1: &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{Help: "x"}, {}}},
+			want: 204, headers: "- - -", dropped: []string{`{kind="metadata"} 2`}},
+		{name: "2.0 some refused", v2: oneV2(), append: refuse, want: 400, headers: "7 0 0",
+			text: []string{"refused 3 samples and histograms (invalid_labels 1, timestamp 2), stored 7 samples\n",
+				"series up: sample at 99 is too far", "series without a name"}},
+		{name: "1.0 some refused", v1: oneV1(), append: refuse, want: 400, headers: "- - -",
+			text: []string{"refused 3 samples and histograms (invalid_labels 1, timestamp 2), stored 7 samples\n"}},
+		{name: "2.0 histograms beside samples", v2: oneV2(writev2.TimeSeries{LabelsRefs: other, Histograms: histogram}),
+			want: 400, headers: "1 0 0", dropped: []string{`{kind="histogram"} 2`},
+			text: []string{"refused 2 samples and histograms (not_stored 2), stored 1 samples\n",
+				"native histograms are not stored yet", "other{}"}},
+		{name: "1.0 histograms beside samples", v1: &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{withHistogram}},
+			want: 400, headers: "- - -", dropped: []string{`{kind="histogram"} 1`},
+			text: []string{"refused 1 samples and histograms (not_stored 1), stored 1 samples\n", `up{job="x"}`}},
+		{name: "2.0 malformed series", v2: oneV2(
+			writev2.TimeSeries{LabelsRefs: []uint32{1, 99}, Samples: sample},
+			writev2.TimeSeries{LabelsRefs: other},
+			writev2.TimeSeries{LabelsRefs: other, Samples: sample, Histograms: histogram},
+		), want: 400, headers: "1 0 0",
+			text: []string{"refused 4 samples and histograms (malformed_series 4), stored 1 samples; 3 time series or exemplars",
+				"beyond the 6 symbols", "at least one sample or histogram", "both samples and histograms"}},
+		{name: "2.0 store unavailable", v2: oneV2(), append: fail(fmt.Errorf("put: %w", store.ErrUnavailable)),
+			want: 503, headers: "1 0 0", text: []string{"put: store unavailable"}},
+		{name: "1.0 store closed", v1: oneV1(), append: fail(store.ErrClosed), want: 503, headers: "- - -",
+			text: []string{"store is closed"}},
+		{name: "2.0 internal error", v2: oneV2(), append: fail(fmt.Errorf("read UID: %w", store.ErrCorrupt)),
+			want: 500, headers: "1 0 0", text: []string{"read UID: "}},
+		{name: "an unclear error is never final", v1: oneV1(), append: fail(mapping.ErrInvalid), want: 500,
+			headers: "- - -", text: []string{"invalid"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newServer(t, nil)
+			s.appender.before = c.append
+			body, contentType := marshaler(c.v1), typeV1
+			if c.v2 != nil {
+				body, contentType = c.v2, typeV2
+			}
+			code, header, text := s.post(t, "/api/v1/write", block(t, body), "Content-Type", contentType)
+			if code != c.want || counts(header) != c.headers {
+				t.Errorf("got status %d with counts %s, want %d with %s", code, counts(header), c.want, c.headers)
+			}
+			if len(text) >= 1024 {
+				t.Errorf("got a text of %d bytes, senders log less than 1024", len(text))
+			}
+			for i, part := range c.text {
+				if !strings.Contains(text, part) || i == 0 && !strings.HasPrefix(text, part) {
+					t.Errorf("got text %q, want %q in it", text, part)
+				}
+			}
+			if (code == 503) != (header.Get("Retry-After") != "") {
+				t.Errorf("got Retry-After %q with status %d", header.Get("Retry-After"), code)
+			}
+			s.wantMetrics(t, "promtsd_write_dropped_total", c.dropped...)
+			if logged := strings.Contains(s.log.String(), "level=ERROR"); logged != (code == 500) {
+				t.Errorf("got log %q with status %d", s.log, code)
+			}
+		})
+	}
+}
+
+func TestWrite_RefusalTextIsCutToWhatSendersLog(t *testing.T) {
+	s := newServer(t, nil)
+	s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+		var result mapping.WriteResult
+		for range 20 {
+			result.Refuse(mapping.ReasonLabelLimit, 1, errors.New(strings.Repeat("ü", 2000)))
+		}
+		return result, nil
+	}
+	_, _, text := s.post(t, "/api/v1/write", block(t, oneV1()), "Content-Type", typeV1)
+	if len(text) >= 1024 || !strings.HasPrefix(text, "refused 20 ") || strings.Count(text, "\n") < 3 {
+		t.Errorf("got %d bytes: %q", len(text), text)
+	}
+}
+
+func TestWrite_PrometheusClient(t *testing.T) {
+	for _, c := range []struct {
+		msg  remoteapi.WriteMessageType
+		body []byte
+		want remoteapi.WriteResponseStats
+	}{
+		{remoteapi.WriteV1MessageType, block(t, oneV1()), remoteapi.WriteResponseStats{}},
+		{remoteapi.WriteV2MessageType, block(t, oneV2()), remoteapi.WriteResponseStats{Samples: 1}},
+	} {
+		t.Run(string(c.msg), func(t *testing.T) {
+			s := newServer(t, nil)
+			config := s.clientConfig(t, "/api/v1/write")
+			config.WriteProtoMsg = c.msg
+			client, err := remote.NewWriteClient("test", config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := client.Store(t.Context(), c.body, 3)
+			if err != nil || got.Samples != c.want.Samples || got.Histograms != 0 || got.Exemplars != 0 {
+				t.Errorf("got %+v, error %v, want %+v", got, err, c.want)
+			}
+			if n := s.metric(t, "promtsd_write_retried_requests_total"); n != 1 {
+				t.Errorf("got %v retried requests, want 1", n)
+			}
+			s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+				return mapping.WriteResult{}, store.ErrUnavailable
+			}
+			_, err = client.Store(t.Context(), c.body, 0)
+			if recoverable := new(remote.RecoverableError); !errors.As(err, recoverable) {
+				t.Errorf("got error %v while the store is unavailable, want one that makes the sender try again", err)
+			}
+		})
+	}
+}
+
+func TestWrite_BytesInFlightAreBounded(t *testing.T) {
+	s := newServer(t, func(c *adapter.Config) { c.Write.MaxInFlightBytes = 100 })
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+		entered <- struct{}{}
+		<-leave
+		return mapping.WriteResult{Written: 1}, nil
+	}
+	body := block(t, oneV1())
+	var first int
+	var done sync.WaitGroup
+	done.Go(func() { first, _, _ = s.post(t, "/api/v1/write", body) })
+	<-entered
+	code, header, text := s.post(t, "/api/v1/write", body)
+	if code != 503 || header.Get("Retry-After") != "1" || !strings.Contains(text, "--write.max-in-flight-bytes allows 100") {
+		t.Errorf("got %d, Retry-After %q, %q; want 503 that names the limit", code, header.Get("Retry-After"), text)
+	}
+	close(leave)
+	done.Wait()
+	if first != 204 {
+		t.Errorf("got status %d for the request that was alone, want 204", first)
+	}
+	if got := s.metric(t, "promtsd_write_in_flight_bytes"); got != 0 {
+		t.Errorf("%v bytes are still counted as in flight", got)
+	}
+}
+
+func TestWrite_CanceledIsNoServerError(t *testing.T) {
+	s := newServer(t, nil)
+	entered, left := make(chan struct{}), make(chan struct{})
+	s.appender.before = func(ctx context.Context, _ *mapping.WriteRequest) (mapping.WriteResult, error) {
+		close(entered)
+		<-ctx.Done()
+		defer close(left)
+		return mapping.WriteResult{}, ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/api/v1/write", bytes.NewReader(block(t, oneV1())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		if response, err := s.Client().Do(r); err == nil {
+			t.Errorf("got status %d for a canceled request", response.StatusCode)
+			_ = response.Body.Close()
+		}
+	})
+	<-entered
+	cancel()
+	<-left
+	done.Wait()
+	s.Close() // waits for the handler
+	if got := s.metric(t, "promtsd_write_requests_total"); got != 1 {
+		t.Errorf("got %v requests, want 1", got)
+	}
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "promtsd_write_requests_total" && !strings.Contains(f.String(), "canceled") {
+			t.Errorf("got %v, want code canceled", f)
+		}
+	}
+	if strings.Contains(s.log.String(), "ERROR") {
+		t.Errorf("got log %s", s.log)
+	}
+}
+
+func TestWrite_ManyAtOnceKeepApart(t *testing.T) {
+	s := newServer(t, nil)
+	want := map[string]bool{}
+	var done sync.WaitGroup
+	for i := range 40 {
+		series := up(prompb.Sample{Timestamp: int64(i + 1), Value: float64(i)})
+		series.Labels[1].Value = strings.Repeat("y", i)
+		want[fmt.Sprintf("__name__=up job=%s %d:%d", series.Labels[1].Value, i+1, i)] = true
+		body := block(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series}})
+		done.Go(func() {
+			if code, _, text := s.post(t, "/api/v1/write", body); code != 204 {
+				t.Errorf("got %d %s", code, text)
+			}
+		})
+	}
+	done.Wait()
+	got := map[string]bool{}
+	for _, g := range s.appender.got {
+		got[g] = true
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("appended %v\nwant %v", got, want)
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for _, c := range []struct{ name, contentType string }{{"1.0", typeV1}, {"2.0", typeV2}} {
+		b.Run(c.name, func(b *testing.B) {
+			v1, v2 := &prompb.WriteRequest{}, &writev2.Request{}
+			table := writev2.NewSymbolTable()
+			for i := range 2000 {
+				ts := up(prompb.Sample{Timestamp: 1_700_000_000_000 + int64(i), Value: float64(i) * 1.1})
+				var refs []uint32
+				for j := range 6 {
+					ts.Labels = append(ts.Labels, prompb.Label{
+						Name: fmt.Sprintf("label_%d", j), Value: fmt.Sprintf("value-%d", i%(1<<j))})
+				}
+				for _, l := range ts.Labels {
+					refs = append(refs, table.Symbolize(l.Name), table.Symbolize(l.Value))
+				}
+				v1.Timeseries = append(v1.Timeseries, ts)
+				v2.Timeseries = append(v2.Timeseries, writev2.TimeSeries{LabelsRefs: refs,
+					Samples: []writev2.Sample{{Timestamp: ts.Samples[0].Timestamp, Value: ts.Samples[0].Value}}})
+			}
+			v2.Symbols = table.Symbols()
+			body := block(b, v1)
+			if c.contentType == typeV2 {
+				body = block(b, v2)
+			}
+			h := benchmarkHandler(b)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				r, w := newRequest(body, c.contentType)
+				h.ServeHTTP(w, r)
+				if w.Code != 204 {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+			b.ReportMetric(2000*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+		})
+	}
+}

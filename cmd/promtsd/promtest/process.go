@@ -1,0 +1,272 @@
+package promtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// stopGrace is how long a process may take to end after SIGTERM. A Prometheus that cannot deliver its samples takes
+	// the flush deadline that Start gives it.
+	stopGrace = 30 * time.Second
+	// startAttempts bounds how often a start is tried again with another port because somebody took the one found free.
+	startAttempts = 5
+	// logTail is how much of the end of a log is printed where a test failed, in bytes.
+	logTail = 16 << 10
+)
+
+// Process is a server that a test runs: a program with an address, a directory and a log. Its address stays the same
+// over Kill, Stop and Start again. Its methods are for the test's own goroutine, except URL, Addr, Dir and Log, which
+// any may call.
+type Process struct {
+	t    testing.TB
+	spec processSpec
+	addr string // host:port
+	log  string // path of the log file, which all runs of the process append to
+	run  *run   // nil while the process is down
+}
+
+// processSpec says what startProcess shall run.
+type processSpec struct {
+	// name is how messages call the process.
+	name string
+	// bin is the program.
+	bin string
+	// dir is the process's own directory, given to args; it exists.
+	dir string
+	// args returns the arguments for a listening address, and puts files that name it in place.
+	args func(addr string) ([]string, error)
+}
+
+// run is one life of a process.
+type run struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed by the goroutine of launch when the process has ended; err is set by then
+	err  error
+}
+
+// startProcess starts what spec says on a free port of 127.0.0.1, returns when GET /-/ready answers 200, and stops the
+// process at the end of the test.
+func startProcess(t testing.TB, spec processSpec) *Process {
+	t.Helper()
+	p := &Process{t: t, spec: spec, log: filepath.Join(t.TempDir(), "log")}
+	t.Cleanup(p.cleanup)
+	for attempt := 1; ; attempt++ {
+		addr, err := freeAddr()
+		if err != nil {
+			t.Fatalf("start %s: %v", spec.name, err)
+		}
+		p.addr = addr
+		err = p.launch()
+		if err == nil {
+			return p
+		}
+		if attempt == startAttempts || !strings.Contains(p.Log(), "address already in use") {
+			t.Fatalf("start %s: %v", spec.name, err)
+		}
+		// The next attempt shall be judged by its own log.
+		if err := os.Truncate(p.log, 0); err != nil {
+			t.Fatalf("start %s again: %v", spec.name, err)
+		}
+	}
+}
+
+// URL is the base of the process's HTTP addresses, without a slash at its end.
+func (p *Process) URL() string { return "http://" + p.addr }
+
+// Addr is the host:port that the process listens on.
+func (p *Process) Addr() string { return p.addr }
+
+// Dir is the directory that the process keeps its data in.
+func (p *Process) Dir() string { return p.spec.dir }
+
+// Log returns all that the process has written to its standard output and standard error so far.
+func (p *Process) Log() string {
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	return string(content)
+}
+
+// Kill ends the process by SIGKILL, as kill -9 does, and returns when it is gone.
+func (p *Process) Kill() {
+	p.t.Helper()
+	if p.run == nil {
+		p.t.Fatalf("kill %s: it is not running", p.spec.name)
+	}
+	p.run.signal(syscall.SIGKILL)
+	<-p.run.done
+	p.run = nil
+}
+
+// Stop asks the process to end by SIGTERM and waits for it. It fails the test if the process ends with a status other
+// than 0, or takes longer than 30 seconds, in which case it is killed.
+func (p *Process) Stop() {
+	p.t.Helper()
+	if p.run == nil {
+		p.t.Fatalf("stop %s: it is not running", p.spec.name)
+	}
+	err := p.run.stop()
+	p.run = nil
+	if err != nil {
+		p.t.Errorf("stop %s: %v", p.spec.name, err)
+	}
+}
+
+// Restart runs the process again after Kill or Stop, with the same address and directory, and returns when it is ready.
+func (p *Process) Restart() {
+	p.t.Helper()
+	if p.run != nil {
+		p.t.Fatalf("restart %s: it is still running; Stop or Kill it first", p.spec.name)
+	}
+	if err := p.launch(); err != nil {
+		p.t.Fatalf("restart %s: %v", p.spec.name, err)
+	}
+}
+
+// launch runs the program once and waits until it is ready. On an error no process is left.
+func (p *Process) launch() error {
+	args, err := p.spec.args(p.addr)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // The process has its own handle.
+	cmd := exec.Command(p.spec.bin, args...)
+	cmd.Dir = p.spec.dir
+	cmd.Stdout, cmd.Stderr = log, log
+	dieWithTest(cmd)
+
+	r := &run{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// Where the system ends a child with its parent, parent means the thread that started it: hold on to that.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(r.done)
+		r.err = cmd.Start()
+		started <- r.err
+		if r.err == nil {
+			r.err = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	err = until(p.t.Context(), func(ctx context.Context) error { return r.ready(ctx, p.URL()+"/-/ready") })
+	if err != nil {
+		r.signal(syscall.SIGKILL)
+		<-r.done
+		return err
+	}
+	if r.ended() {
+		return fmt.Errorf("the process ended at once: %w", r.err)
+	}
+	p.run = r
+	return nil
+}
+
+// cleanup stops what still runs, and shows the log of a failed test. A process that ended by itself is a failure:
+// whatever the test saw after that was not what it asked for.
+func (p *Process) cleanup() {
+	if p.run != nil {
+		if p.run.ended() {
+			p.t.Errorf("%s ended by itself during the test: %v", p.spec.name, p.run.err)
+		} else if err := p.run.stop(); err != nil {
+			p.t.Errorf("stop %s: %v", p.spec.name, err)
+		}
+		p.run = nil
+	}
+	if p.t.Failed() {
+		log := p.Log()
+		if len(log) > logTail {
+			log = "..." + log[len(log)-logTail:]
+		}
+		p.t.Logf("log of %s:\n%s", p.spec.name, log)
+	}
+}
+
+// ready reports whether url answers 200, and gives up at once, by answering nil, when the process is gone: launch looks
+// again.
+func (r *run) ready(ctx context.Context, url string) error {
+	if r.ended() {
+		return nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	return nil
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the process by SIGTERM, by SIGKILL if that takes too long, and returns how it ended.
+func (r *run) stop() error {
+	r.signal(syscall.SIGTERM)
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case <-r.done:
+		return r.err
+	case <-grace.C:
+		r.signal(syscall.SIGKILL)
+		<-r.done
+		return errors.New("still running " + stopGrace.String() + " after SIGTERM; killed")
+	}
+}
+
+// signal sends a signal; a process that is gone already is what every caller wants.
+func (r *run) signal(sig syscall.Signal) { _ = r.cmd.Process.Signal(sig) }
+
+// freeAddr finds a port that nobody listens on, below the range from which systems take the ports of outgoing
+// connections. In that range a client that keeps trying to reach a killed server can meet itself, and the server finds
+// its port taken when it comes back.
+func freeAddr() (string, error) {
+	const low, high, tries = 10000, 32000, 100
+	var err error
+	for range tries {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(low+rand.IntN(high-low)))
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
+	}
+	return "", fmt.Errorf("find a free port from %d to %d: %w", low, high, err)
+}
