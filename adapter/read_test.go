@@ -371,28 +371,3 @@ func TestRead_ConcurrentReadsWaitTheirTurn(t *testing.T) {
 	close(leave)
 	done.Wait()
 }
-
-func BenchmarkRead(b *testing.B) {
-	const series, samples = 100, 5760 // a day at 15 s
-	runs := points(slices.Repeat([]int{240}, samples/240)...)
-	var all []fakeSeries
-	for i := range series {
-		all = append(all, named("requests_total", runs, "instance", fmt.Sprint(i)))
-	}
-	h := benchmarkHandler(b, all...)
-	for _, form := range forms {
-		b.Run(form.String(), func(b *testing.B) {
-			body := readBlock(b, form, &prompb.Query{EndTimestampMs: math.MaxInt64})
-			b.ReportAllocs()
-			for b.Loop() {
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/read", bytes.NewReader(body)))
-				if w.Code != 200 {
-					b.Fatal(w.Code, w.Body)
-				}
-				b.SetBytes(int64(w.Body.Len()))
-			}
-			b.ReportMetric(series*samples*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
-		})
-	}
-}

@@ -1,11 +1,9 @@
 package adapter_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -99,27 +97,4 @@ func takenRegistry(t *testing.T) prometheus.Registerer {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// discardAppender stores nothing.
-type discardAppender struct{}
-
-func (discardAppender) Append(_ context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
-	return mapping.WriteResult{Written: len(req.Samples)}, nil
-}
-
-func benchmarkHandler(b *testing.B, series ...fakeSeries) http.Handler {
-	b.Helper()
-	h, err := adapter.New(adapter.Config{Appender: discardAppender{}, Querier: &fakeQuerier{series: series},
-		Gatherer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return h
-}
-
-func newRequest(body []byte, contentType string) (*http.Request, *httptest.ResponseRecorder) {
-	r := httptest.NewRequest(http.MethodPost, "/api/v1/write", bytes.NewReader(body))
-	r.Header.Set("Content-Type", contentType)
-	return r, httptest.NewRecorder()
 }

@@ -112,7 +112,7 @@ func (h *Handler) write(r *http.Request, version string) (written int, answer *r
 		refused := badRequest(err.Error())
 		return 0, &refused
 	}
-	if answer = body.take(16*len(request.Samples) + 40*len(request.Series) + len(request.Scratch)); answer != nil {
+	if answer = body.take(wire.Memory(request)); answer != nil {
 		return 0, answer
 	}
 	return h.append(ctx, request, counts)
@@ -122,6 +122,7 @@ func (h *Handler) write(r *http.Request, version string) (written int, answer *r
 func (h *Handler) append(ctx context.Context, request *mapping.WriteRequest, counts wire.Counts) (int, *reply) {
 	var result mapping.WriteResult
 	if len(request.Series) > 0 {
+		request.NeedMetricName = true
 		var err error
 		if result, err = h.config.Appender.Append(ctx, request); err != nil {
 			answer := replyTo(ctx, err)

@@ -97,7 +97,7 @@ func TestBatch_RemembersTheFirstRefusal(t *testing.T) {
 				t.Fatalf("Err() = %v, want ErrInvalid with %q", first, c.want)
 			}
 			b.Put("t0", nil, "f", nil, 0, nil)
-			if b.Err() != first { //nolint:errorlint // the very same
+			if b.Err() != first { // the very same value
 				t.Errorf("Err() became %v, want the first, %v", b.Err(), first)
 			}
 		})
@@ -117,7 +117,8 @@ func TestBatch_TakesWhatIsJustWithinBounds(t *testing.T) {
 	if b.Err() != nil || b.Len() != 256 {
 		t.Fatalf("Len %d, Err %v, want 256 and none", b.Len(), b.Err())
 	}
-	if m := b.At(0); len(m.Row) != store.MaxRow || len(m.Family) != store.MaxFamily || len(m.Qualifier) != store.MaxQualifier {
+	m := b.At(0)
+	if len(m.Row) != store.MaxRow || len(m.Family) != store.MaxFamily || len(m.Qualifier) != store.MaxQualifier {
 		t.Errorf("At(0) has %d, %d and %d bytes", len(m.Row), len(m.Family), len(m.Qualifier))
 	}
 	if m := b.At(255); m.Table != "table254" {
@@ -146,7 +147,9 @@ func TestCoord_CheckRefusesWhatABatchRefuses(t *testing.T) {
 	if err := good.Check(); err != nil {
 		t.Errorf("Check(%+v) = %v", good, err)
 	}
-	for _, bad := range []store.Coord{{}, {Table: "t", Family: "f"}, {Table: "t", Row: good.Row}, {Row: good.Row, Family: "f"}} {
+	for _, bad := range []store.Coord{
+		{}, {Table: "t", Family: "f"}, {Table: "t", Row: good.Row}, {Row: good.Row, Family: "f"},
+	} {
 		if err := bad.Check(); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("Check(%+v) = %v, want ErrInvalid", bad, err)
 		}

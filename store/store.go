@@ -1,14 +1,13 @@
-// Package store is the contract of a wide-column store: tables of rows, rows of cells, each cell addressed by
-// (table, row, family, qualifier). It is what HBase offers, cut down to what promtsd needs, and it knows nothing of
-// metrics or time. Implementations live below it (store/pebble, store/hbase); store/storetest is the suite that each of
-// them passes.
+// Package store is the contract of a wide-column store: tables of rows, rows of cells, each cell addressed by (table,
+// row, family, qualifier). It is what HBase offers, cut down to what promtsd needs, and it knows nothing of metrics or
+// time. Implementations live below it (store/pebble, store/hbase); store/storetest is the suite that each of them passes.
 //
 // Order. Rows of a table are ordered by the unsigned bytes of their keys; the cells of a row by family name, then by the
 // unsigned bytes of their qualifiers.
 //
 // Versions. A cell has one version. Timestamps are milliseconds since 1970. A Put whose timestamp is not below that of
 // the cell it meets replaces it; below it, either may remain, so writers use timestamps that do not run backwards.
-// A Delete removes what is not newer than itself.
+// A Delete removes what is not newer than itself, and may hide a later Put that is not newer either.
 //
 // Durability. When Apply, Increment or CheckAndPut return nil, their effect survives the sudden end of the process and
 // of the machine it ran on, and every Get and Scan that starts afterwards sees it.
@@ -132,7 +131,7 @@ type Column struct {
 // Get asks for rows by their exact keys.
 type Get struct {
 	Table   string
-	Rows    [][]byte // strictly ascending
+	Rows    [][]byte // strictly ascending, else ErrInvalid
 	Columns []Column // empty: all
 }
 
@@ -145,7 +144,7 @@ type Range struct {
 // Scan asks for the rows of some key ranges.
 type Scan struct {
 	Table   string
-	Ranges  []Range   // ascending and disjoint; empty: the whole table. A store seeks from one to the next.
+	Ranges  []Range   // ascending and disjoint, else ErrInvalid; empty: the whole table
 	Columns []Column  // empty: all
 	Filter  RowFilter // zero: every row
 	Limit   int       // at most so many rows; 0: no limit

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/promtsd/promtsd/mapping"
 )
@@ -18,6 +17,18 @@ type Decoder struct {
 
 	symbols [][]byte // 2.0: each with its length before it
 	refs    []uint32 // 2.0: label references of the current series
+}
+
+// Memory that an element of each list takes.
+const (
+	seriesBytes = 40
+	sampleBytes = 16
+	symbolBytes = 24
+)
+
+// Memory is how many bytes the lists of a request take.
+func Memory(req *mapping.WriteRequest) int {
+	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Scratch)
 }
 
 // Counts is what a body held, apart from the series and samples that went into the WriteRequest.
@@ -158,8 +169,7 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts
 // addSeries adds a series with all samples from the given one on.
 func (d *Decoder) addSeries(labels []byte, firstSample int, req *mapping.WriteRequest) error {
 	req.Series = append(req.Series, mapping.RequestSeries{Labels: labels, From: firstSample, To: len(req.Samples)})
-	const size = int(unsafe.Sizeof(mapping.RequestSeries{}))
-	if d.MaxBytes > 0 && (len(req.Series) > d.MaxBytes/size || len(req.Scratch) > d.MaxBytes) {
+	if d.MaxBytes > 0 && (len(req.Series) > d.MaxBytes/seriesBytes || len(req.Scratch) > d.MaxBytes) {
 		return fmt.Errorf("%w: %d series need more than the %d bytes allowed", ErrTooLarge, len(req.Series), d.MaxBytes)
 	}
 	return nil
@@ -193,7 +203,7 @@ func (d *Decoder) sample(b []byte, i int, s shape, req *mapping.WriteRequest) er
 		}
 		i = next
 	}
-	if d.MaxBytes > 0 && len(req.Samples) >= d.MaxBytes/int(unsafe.Sizeof(mapping.Sample{})) {
+	if d.MaxBytes > 0 && len(req.Samples) >= d.MaxBytes/sampleBytes {
 		return fmt.Errorf("%w: %d samples need more than the %d bytes allowed", ErrTooLarge, len(req.Samples), d.MaxBytes)
 	}
 	req.Samples = append(req.Samples, mapping.Sample{T: int64(t), V: math.Float64frombits(v)})

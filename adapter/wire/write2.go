@@ -3,8 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/promtsd/promtsd/mapping"
 )
@@ -73,7 +71,7 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 				symbol = req.Scratch[start:len(req.Scratch):len(req.Scratch)]
 			}
 			d.symbols = append(d.symbols, symbol)
-			if d.MaxBytes > 0 && len(d.symbols) > d.MaxBytes/24 {
+			if d.MaxBytes > 0 && len(d.symbols) > d.MaxBytes/symbolBytes {
 				return fmt.Errorf("%w: %d symbols need more than the %d bytes allowed", ErrTooLarge, len(d.symbols), d.MaxBytes)
 			}
 		}
@@ -279,36 +277,4 @@ func (m *metadataV2) merge(b []byte, i int) error {
 		i = next
 	}
 	return nil
-}
-
-const maxFormattedSeries = 200
-
-// FormatSeries renders label bytes for a message, as name{label="value"}, cut off after some 200 bytes.
-func FormatSeries(labelBytes []byte) string {
-	var name string
-	var rest strings.Builder
-	_ = mapping.ParseLabels(labelBytes, func(n, v []byte) error { // what can be read of bad bytes is shown
-		switch {
-		case string(n) == "__name__":
-			name = clip(string(v))
-		case rest.Len() < maxFormattedSeries:
-			if rest.Len() > 0 {
-				rest.WriteString(", ")
-			}
-			fmt.Fprintf(&rest, "%s=%q", clip(strings.ToValidUTF8(string(n), "\uFFFD")), clip(string(v)))
-		}
-		return nil
-	})
-	return strings.ToValidUTF8(name, "\uFFFD") + "{" + rest.String() + "}"
-}
-
-func clip(s string) string {
-	if len(s) <= maxFormattedSeries {
-		return s
-	}
-	n := maxFormattedSeries
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }

@@ -1,22 +1,30 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/prompb"
 
+	"github.com/promtsd/promtsd/adapter"
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
 )
@@ -86,7 +94,7 @@ func (d *discard) Get(context.Context, store.Get) iter.Seq2[store.Row, error] {
 	return func(func(store.Row, error) bool) {}
 }
 
-func benchAppender(tb testing.TB, st store.Store, now time.Time) (*ingest.Appender, catalog.Settings) {
+func benchAppender(tb testing.TB, st store.Store, now time.Time) *ingest.Appender {
 	settings := catalog.Default()
 	uids := uid.New(uid.Config{
 		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
@@ -96,7 +104,7 @@ func benchAppender(tb testing.TB, st store.Store, now time.Time) (*ingest.Append
 		Store: st, Settings: settings, UIDs: uids, CacheSize: 1 << 20,
 		Limits: ingest.Limits{Labels: 64, LabelName: 1024, LabelValue: 4096, Future: time.Hour},
 		Now:    func() time.Time { return now },
-	}), settings
+	})
 }
 
 func reportSamples(b *testing.B, samples int) {
@@ -106,13 +114,12 @@ func reportSamples(b *testing.B, samples int) {
 // BenchmarkWrite_WarmCache is the write path from a request's body to finished cells, all series known.
 func BenchmarkWrite_WarmCache(b *testing.B) {
 	st := memStore(b)
-	_, _, err := catalog.Init(b.Context(), st, "promtsd", nil)
-	if err != nil {
+	if _, _, err := catalog.Init(b.Context(), st, "promtsd", nil); err != nil {
 		b.Fatal(err)
 	}
 	now := time.Now()
 	sink := &discard{Store: st}
-	a, _ := benchAppender(b, sink, now)
+	a := benchAppender(b, sink, now)
 	const series = 10 * requestSamples
 	var bodies [][]byte
 	for first := 0; first < series; first += requestSamples {
@@ -122,6 +129,7 @@ func BenchmarkWrite_WarmCache(b *testing.B) {
 		decoder wire.Decoder
 		req     mapping.WriteRequest
 		buf     []byte
+		err     error
 	)
 	write := func(body []byte) {
 		if buf, err = wire.Inflate(buf, body, 32<<20); err != nil {
@@ -146,5 +154,177 @@ func BenchmarkWrite_WarmCache(b *testing.B) {
 	reportSamples(b, b.N*requestSamples)
 	if sink.cells < b.N*requestSamples {
 		b.Fatalf("%d cells for %d samples", sink.cells, b.N*requestSamples)
+	}
+}
+
+// BenchmarkWrite_NewSeries is the write path where every series is new: names assigned, index written, cells stored, in an
+// embedded store on a file system in memory.
+func BenchmarkWrite_NewSeries(b *testing.B) {
+	st := memStore(b)
+	if _, _, err := catalog.Init(b.Context(), st, "promtsd", nil); err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	a := benchAppender(b, st, now)
+	bodies := make([][]byte, b.N)
+	for i := range bodies {
+		bodies[i] = benchBody(b, i*requestSamples, now.UnixMilli())
+	}
+	var (
+		decoder wire.Decoder
+		req     mapping.WriteRequest
+		buf     []byte
+		err     error
+	)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, body := range bodies {
+		if buf, err = wire.Inflate(buf, body, 32<<20); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := decoder.DecodeV1(buf, &req); err != nil {
+			b.Fatal(err)
+		}
+		if result, err := a.Append(b.Context(), &req); err != nil || result.Written != requestSamples {
+			b.Fatalf("append: %+v, %v", result, err)
+		}
+	}
+	reportSamples(b, b.N*requestSamples)
+}
+
+// BenchmarkRead_RowsToChunks is the read path from the cells of hour rows, one sample each 15 s in a cell of its own, to XOR
+// chunks.
+func BenchmarkRead_RowsToChunks(b *testing.B) {
+	const base, points = 1_700_000_000 / 3600 * 3600, 240
+	random := rand.New(rand.NewPCG(1, 2))
+	type cell struct{ qualifier, value []byte }
+	var row []cell
+	for i := range points {
+		v := float64(random.IntN(100_000))
+		if i%2 == 0 {
+			v = random.NormFloat64()
+		}
+		value, flags := mapping.AppendValue(nil, v)
+		row = append(row, cell{mapping.AppendQualifier(nil, uint32(i)*15_000, flags), value})
+	}
+	var (
+		rows    mapping.RowDecoder
+		run     mapping.Points
+		encoder query.ChunkEncoder
+		size    int
+	)
+	emit := func(c query.Chunk) error { size += len(c.Data); return nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		rows.Reset(base)
+		for _, c := range row {
+			if err := rows.Add(c.qualifier, 1, c.value); err != nil {
+				b.Fatal(err)
+			}
+		}
+		run.Reset()
+		rows.AppendPoints(&run, 0, mapping.MaxTime)
+		if err := encoder.Encode(&run, emit); err != nil {
+			b.Fatal(err)
+		}
+		if err := encoder.Flush(emit); err != nil {
+			b.Fatal(err)
+		}
+	}
+	reportSamples(b, b.N*points)
+	if size == 0 {
+		b.Fatal("no chunks")
+	}
+}
+
+// benchServer is promtsd in process, on an embedded store in a temporary directory, filled with series of one hour each 15 s.
+func benchServer(b *testing.B, series int) (url string, start int64) {
+	st, err := pebble.Open(pebble.Config{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = st.Close() })
+	settings, _, err := catalog.Init(b.Context(), st, "promtsd", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	a := benchAppender(b, st, now)
+	uids := uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Logger: slog.New(slog.DiscardHandler),
+		Schema: settings.Schema, Names: settings.Names})
+	b.Cleanup(uids.Close)
+	handler, err := adapter.New(adapter.Config{
+		Appender: a, Gatherer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Querier: query.New(query.Config{
+			Store: st, Settings: settings, Logger: slog.New(slog.DiscardHandler),
+			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
+		}),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	handler.SetReady()
+	srv := httptest.NewServer(handler)
+	b.Cleanup(srv.Close)
+	var (
+		decoder wire.Decoder
+		req     mapping.WriteRequest
+	)
+	start = (now.UnixMilli()/3600_000 - 1) * 3600_000
+	for t := start; t < start+3600_000; t += 15_000 {
+		for first := 0; first < series; first += requestSamples {
+			content, err := wire.Inflate(nil, benchBody(b, first, t), 32<<20)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := decoder.DecodeV1(content, &req); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := a.Append(b.Context(), &req); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return srv.URL, start
+}
+
+// BenchmarkRead_Remote is a whole remote read of an hour of 2,000 series over HTTP, by Prometheus's own client.
+func BenchmarkRead_Remote(b *testing.B) {
+	const series, perSeries = requestSamples, 240
+	url, start := benchServer(b, series)
+	for _, form := range []struct {
+		name  string
+		types []prompb.ReadRequest_ResponseType
+	}{
+		{"streamed", []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS}},
+		{"samples", []prompb.ReadRequest_ResponseType{prompb.ReadRequest_SAMPLES}},
+	} {
+		b.Run(form.name, func(b *testing.B) {
+			request := prompb.ReadRequest{
+				AcceptedResponseTypes: form.types,
+				Queries: []*prompb.Query{{
+					StartTimestampMs: start, EndTimestampMs: start + 3600_000 - 1,
+					Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_EQ, Name: "cluster", Value: "prod-eu-1"}},
+				}},
+			}
+			content, err := request.Marshal()
+			if err != nil {
+				b.Fatal(err)
+			}
+			body := wire.Deflate(nil, content)
+			b.ReportAllocs()
+			for b.Loop() {
+				res, err := http.Post(url+"/api/v1/read", "application/x-protobuf", bytes.NewReader(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, err := io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+				if err != nil || res.StatusCode != http.StatusOK || n < series*perSeries {
+					b.Fatalf("status %s, %d bytes, %v", res.Status, n, err)
+				}
+			}
+			reportSamples(b, b.N*series*perSeries)
+		})
 	}
 }

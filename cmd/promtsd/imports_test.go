@@ -38,12 +38,19 @@ var mayImport = map[string][]string{
 	"store/pebble":    {"store"},
 	"store/storetest": {"store"},
 	"store/cellio":    {"store"},
-	"store":           {},
+
+	"store/hbase/wire":      {},
+	"store/hbase/rpc":       {"store/hbase/wire"},
+	"store/hbase/hbasetest": {},
+	"store":                 {},
 }
 
 // testsMayImport is what any package's test files may import besides: real stores, the harness, and the write path, which
 // fills a store for the tests of the read path.
-var testsMayImport = []string{"store/pebble", "store/storetest", "cmd/promtsd/promtest", "mapping/ingest"}
+var testsMayImport = []string{
+	"store/pebble", "store/storetest", "cmd/promtsd/promtest", "mapping/ingest",
+	"store/cellio", "store/hbase/hbasetest",
+}
 
 // listedPackage is what go list -json says of a package.
 type listedPackage struct {

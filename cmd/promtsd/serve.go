@@ -151,6 +151,7 @@ func (f *serveFlags) listen(ctx context.Context, logger *slog.Logger, handler *a
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       2 * time.Minute, // of a whole request: a sender that trickles holds memory
 		IdleTimeout:       5 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}

@@ -28,7 +28,7 @@ const (
 
 func crashRow(writer int) []byte { return []byte("writer" + strconv.Itoa(writer)) }
 
-// writeNumber writes one number; large says to pad it so that tables in memory fill up.
+// writeNumber writes one number, padded so that small tables in memory fill up.
 func writeNumber(ctx context.Context, s store.Store, writer, number int) error {
 	var b store.Batch
 	for c := range crashCells {
@@ -37,7 +37,8 @@ func writeNumber(ctx context.Context, s store.Store, writer, number int) error {
 	if err := s.Apply(ctx, &b); err != nil {
 		return err
 	}
-	_, err := s.Increment(ctx, store.Coord{Table: "data", Row: []byte("counters"), Family: "f", Qualifier: crashRow(writer)}, 1)
+	_, err := s.Increment(ctx,
+		store.Coord{Table: "data", Row: []byte("counters"), Family: "f", Qualifier: crashRow(writer)}, 1)
 	return err
 }
 

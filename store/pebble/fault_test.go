@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -246,8 +247,13 @@ func TestFault_CorruptTableIsAnError(t *testing.T) {
 	fs := vfs.NewMem()
 	s := open(t, pebble.Config{Dir: "db", FS: fs, MemTableBytes: 16 << 10})
 	createData(t, s)
-	for number := 1; number <= 100; number++ {
-		if err := writeNumber(t.Context(), s, number, number); err != nil {
+	random := rand.NewChaCha8([32]byte{})
+	for row := range byte(100) { // many blocks, of which only the first holds the catalog
+		value := make([]byte, 4<<10)
+		_, _ = random.Read(value)
+		var b store.Batch
+		b.Put("data", []byte{row}, "f", nil, 0, value)
+		if err := s.Apply(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -279,6 +285,51 @@ func TestFault_CorruptTableIsAnError(t *testing.T) {
 	}
 	if _, err := storetest.Collect(s.Scan(t.Context(), store.Scan{Table: "data"})); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Scan over corrupt tables = %v, want ErrCorrupt", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestApply_ReturnsWhenItsContextEndsOnASlowDisk(t *testing.T) {
+	release, reached := make(chan struct{}), make(chan struct{}, 1)
+	var slow atomic.Bool
+	s := open(t, pebble.Config{Dir: "db", FS: errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if slow.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") {
+			select {
+			case reached <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+		return nil
+	}))})
+	createData(t, s)
+	slow.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var b store.Batch
+	b.Put("data", []byte("r"), "f", []byte("q"), 0, []byte("v"))
+	result := make(chan error)
+	go func() { result <- s.Apply(ctx, &b) }()
+	<-reached
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Apply = %v, want context.Canceled and ErrUnavailable", err)
+	}
+	b.Reset() // the caller may use it again
+	b.Put("data", []byte("x"), "f", []byte("x"), 0, []byte("x"))
+	close(release)
+	for { // the write goes on
+		rows, err := storetest.Collect(s.Scan(t.Context(), store.Scan{Table: "data"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) == 1 {
+			if got := storetest.FormatRows(rows)[0]; got != "r f:q=v" {
+				t.Errorf("the store holds %s, want r f:q=v", got)
+			}
+			break
+		}
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

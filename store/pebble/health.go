@@ -12,8 +12,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// flushRetry is how long a failed write of a table file waits before the tree hears of it, since the tree tries again at
-// once and without end.
+// flushRetry is how long a failed write of a table file waits before the tree hears of it, since the tree tries again
+// at once and without end.
 const flushRetry = time.Second
 
 // health knows whether the disk still takes what the store gives it. It is the tree's logger too, because the tree
@@ -156,8 +156,7 @@ func (h *health) events(log *slog.Logger) *lsm.EventListener {
 		},
 		BackgroundError: func(err error) {
 			h.mu.Lock()
-			//lint:ignore ERR the same value, not the same kind, tells a flush from a compaction
-			flush := err == h.flushErr
+			flush := err == h.flushErr // the very same value
 			if flush {
 				h.setStalled(err)
 			}

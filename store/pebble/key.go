@@ -24,9 +24,9 @@ import (
 //	           +---+                   +---------------------+------+
 //
 // A bare prefix (the lower bound of a row) ends in the sentinel, which read as a trailer says that there is no suffix.
-// Row keys compare as raw bytes: appending 0x00 to two byte strings keeps their order, also where one is a prefix of the
-// other. Suffixes compare without their trailers. Families have ids in the order of their names, so the order of keys
-// is that of (table, row, family, qualifier).
+// Row keys compare as raw bytes: appending 0x00 to two byte strings keeps their order, also where one is a prefix of
+// the other. Suffixes compare without their trailers. Families have ids in the order of their names, so the order of
+// keys is that of (table, row, family, qualifier).
 const (
 	sentinel     = 0x00
 	longTrailer  = 0xff

@@ -216,7 +216,8 @@ func FuzzParseValue(f *testing.F) {
 			}
 			return
 		}
-		if againTS, again, err := parseValue(appendValue(nil, ts, value)); err != nil || againTS != ts || !bytes.Equal(again, value) {
+		againTS, again, err := parseValue(appendValue(nil, ts, value))
+		if err != nil || againTS != ts || !bytes.Equal(again, value) {
 			t.Fatalf("%x does not survive a round trip", b)
 		}
 	})

@@ -42,7 +42,7 @@ func newMetrics(s *Store, r prometheus.Registerer) (*metrics, error) {
 		registerer: r,
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "promtsd_store_operation_duration_seconds",
-			Help:    "Time a call of the store took, by verb; that of gets and scans includes what their caller did with the rows.",
+			Help:    "Time a call of the store took, by verb; of gets and scans with what the caller did with the rows.",
 			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 		}, []string{"verb"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -115,7 +115,7 @@ func newTreeCollector(s *Store) *treeCollector {
 		levelBytes:  desc("level_bytes", "Bytes of table files, by level.", "level"),
 		fsync:       desc("wal_fsync_duration_seconds", "Time to sync the write-ahead log."),
 		failed:      desc("failed", "1 if the store stopped taking writes until a restart."),
-		stalled:     desc("write_stalled", "1 if writes wait for flushes or compactions, or are refused because flushes fail."),
+		stalled:     desc("write_stalled", "1 if writes wait for flushes or compactions, or are refused as flushes fail."),
 		corruptions: desc("corruptions_total", "Corrupt blocks met in table files."),
 	}
 	counter := func(name, help string, value func(*lsm.Metrics) float64) {

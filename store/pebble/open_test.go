@@ -49,7 +49,8 @@ func TestOpen_RefusesADirectoryInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, pebble.Config{Dir: dir})
 	_, err := pebble.Open(pebble.Config{Dir: dir})
-	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), dir) {
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "in use") ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("second Open = %v, want one that says that %s is in use", err, dir)
 	}
 	if err := s.Close(); err != nil {
@@ -135,8 +136,8 @@ func TestMetrics_AreRegisteredAndRemoved(t *testing.T) {
 		if strings.HasSuffix(name, "failed") {
 			kind = "gauge"
 		}
-		if err := testutil.GatherAndCompare(r, strings.NewReader(help(t, r, name)+"# TYPE "+name+" "+kind+"\n"+name+" "+want+"\n"),
-			name); err != nil {
+		text := help(t, r, name) + "# TYPE " + name + " " + kind + "\n" + name + " " + want + "\n"
+		if err := testutil.GatherAndCompare(r, strings.NewReader(text), name); err != nil {
 			t.Error(err)
 		}
 	}

@@ -109,8 +109,8 @@ func (s *Store) load(cfg Config) error {
 	return err
 }
 
-// openTree opens the tree on a goroutine of its own, because the tree ends the goroutine on which it meets a fatal error
-// (see health.Fatalf).
+// openTree opens the tree on a goroutine of its own, because the tree ends the goroutine on which it meets a fatal
+// error (see health.Fatalf).
 func openTree(dir string, opts *lsm.Options, h *health) (db *lsm.DB, err error) {
 	ended := make(chan struct{})
 	go func() {

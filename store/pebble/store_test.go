@@ -16,7 +16,16 @@ func TestModel(t *testing.T) { storetest.Model(t, openInMemory) }
 func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, openOnDisk) }
 
 func BenchmarkStoreNoSync(b *testing.B) {
-	storetest.Benchmark(b, func(t testing.TB) store.Store { return open(t, pebble.Config{Dir: t.TempDir(), NoSync: true}) })
+	storetest.Benchmark(b, func(t testing.TB) store.Store {
+		return open(t, pebble.Config{Dir: t.TempDir(), NoSync: true})
+	})
+}
+
+// BenchmarkStoreFlushed reads from table files rather than from memory.
+func BenchmarkStoreFlushed(b *testing.B) {
+	storetest.Benchmark(b, func(t testing.TB) store.Store {
+		return open(t, pebble.Config{Dir: t.TempDir(), MemTableBytes: 2 << 20})
+	})
 }
 
 // TestStore_SmallTables runs the suite with tables so small that most batches are flushed and compacted.

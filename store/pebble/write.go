@@ -111,8 +111,8 @@ func (e *encoder) add(m store.Mutation) error {
 	return classify(op.Finish())
 }
 
-// commitDeletes applies a batch with deletes, each of which takes effect only if the cell it meets, in the tree or in the
-// batch before it, is not newer.
+// commitDeletes applies a batch with deletes, each of which takes effect only if the cell it meets, in the tree or in
+// the batch before it, is not newer.
 func (s *Store) commitDeletes(encoded *lsm.Batch, times []int64) error {
 	defer func() { _ = encoded.Close() }()
 	b := s.db.NewIndexedBatch()

@@ -69,7 +69,9 @@ func scanCases() []testCase {
 				{[]store.Column{col("f", "a")}, []string{"r f:a=1"}},
 				{[]store.Column{col("f", "")}, []string{"r f:=1"}},
 				{[]store.Column{col("g", "b"), col("f", "ab")}, []string{"r f:ab=1 g:b=1", "s g:b=1"}},
-				{[]store.Column{col("f", "a"), {Family: "g"}}, []string{"r f:a=1 g:=1 g:a=1 g:ab=1 g:b=1", "s g:=1 g:a=1 g:ab=1 g:b=1"}},
+				{[]store.Column{col("f", "a"), {Family: "g"}}, []string{
+					"r f:a=1 g:=1 g:a=1 g:ab=1 g:b=1", "s g:=1 g:a=1 g:ab=1 g:b=1",
+				}},
 				{[]store.Column{{Family: "g"}, col("g", "a")}, []string{"r g:=1 g:a=1 g:ab=1 g:b=1", "s g:=1 g:a=1 g:ab=1 g:b=1"}},
 				{[]store.Column{col("f", "none")}, nil},
 			} {

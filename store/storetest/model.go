@@ -48,8 +48,10 @@ type model struct {
 
 var (
 	modelRows       = rapid.SampledFrom(append([]string{"\xff\x00\xff", "m", "n"}, awkwardKeys...))
-	modelQualifiers = rapid.SampledFrom([]string{"", "\x00", "q", "q\x00", "\xff", strings.Repeat("q", 253), strings.Repeat("q", 300)})
-	modelValues     = rapid.SampledFrom([]string{"", "\x00", "v", "other", "\x00\x00\x00\x00\x00\x00\x00\x07"})
+	modelQualifiers = rapid.SampledFrom([]string{
+		"", "\x00", "q", "q\x00", "\xff", strings.Repeat("q", 253), strings.Repeat("q", 300),
+	})
+	modelValues = rapid.SampledFrom([]string{"", "\x00", "v", "other", "\x00\x00\x00\x00\x00\x00\x00\x07"})
 )
 
 func (m *model) both(rt *rapid.T, call func(store.Store) (any, error)) {
@@ -63,7 +65,9 @@ func (m *model) both(rt *rapid.T, call func(store.Store) (any, error)) {
 
 // class is the class of an error, as the contract has them.
 func class(err error) string {
-	for _, c := range []error{store.ErrInvalid, store.ErrNoTable, store.ErrUnavailable, store.ErrCorrupt, store.ErrClosed} {
+	for _, c := range []error{
+		store.ErrInvalid, store.ErrNoTable, store.ErrUnavailable, store.ErrCorrupt, store.ErrClosed,
+	} {
 		if errors.Is(err, c) {
 			return c.Error()
 		}

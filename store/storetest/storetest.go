@@ -6,7 +6,8 @@
 //	func TestModel(t *testing.T)      { storetest.Model(t, open) }
 //	func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, open) }
 //
-// where open makes a store without tables. The suite closes each store it opened. It keeps to what the contract
+// where open is a func(testing.TB) store.Store that makes a store without tables, or ends the test. The suite closes
+// each store it opened. It keeps to what the contract
 // promises: it never puts a cell below the timestamp it has, nor one that a delete with the same or a later timestamp
 // met before.
 //
@@ -24,9 +25,6 @@ import (
 
 	"github.com/promtsd/promtsd/store"
 )
-
-// Open makes a store without tables for one test. It ends the test on failure.
-type Open func(t testing.TB) store.Store
 
 // Run tests a store against the contract, a subtest for each promise.
 func Run(t *testing.T, open func(t testing.TB) store.Store) {
