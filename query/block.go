@@ -85,11 +85,10 @@ func (b *block) plan(s mapping.Schema, groups []group, e extent) {
 	b.rows = len(b.wanted)
 }
 
-// maxBlockPoints ends the filling of a block early; it is then planned anew with fewer rows. A row holds 3.6 million
-// points at the very most.
-const maxBlockPoints = 8 << 20
+// divisible tells whether a block for fewer rows could be planned: it has more than one group, or hour.
+func (e extent) divisible() bool { return e.to-e.from > 1 || e.first < e.last }
 
-// fill reads the rows. full says that it stopped at maxBlockPoints.
+// fill reads the rows. full says that it stopped at the querier's blockPoints, and that fewer rows should be tried.
 func (b *block) fill(ctx context.Context, q *Querier, mint, maxt int64) (full bool, err error) {
 	get := store.Get{
 		Table: q.Settings.Tables.Data, Rows: b.wanted,
@@ -103,9 +102,9 @@ func (b *block) fill(ctx context.Context, q *Querier, mint, maxt int64) (full bo
 		for !bytes.Equal(b.wanted[at], row.Key) {
 			at++
 		}
-		base := b.decode(q, row, mint, maxt, b.owner[at])
+		b.decode(q, row, mint, maxt, b.owner[at])
 		cells += len(row.Cells)
-		if b.points.Len() > maxBlockPoints && len(b.wanted) > 1 && (at < len(b.wanted)-1 || base != b.last) {
+		if b.points.Len() > q.blockPoints && at < len(b.wanted)-1 && b.divisible() {
 			return true, nil
 		}
 	}
@@ -119,11 +118,12 @@ func (b *block) fill(ctx context.Context, q *Querier, mint, maxt int64) (full bo
 	return false, nil
 }
 
-// decode appends the samples of one row as a run. A cell that cannot be read is reported and passed over.
-func (b *block) decode(q *Querier, row store.Row, mint, maxt int64, group int) uint32 {
+// decode appends the samples of one row as a run. A cell that cannot be read is reported and passed over. Samples beyond
+// the row's hour, which a qualifier can name and no writer does, are left out: they might come after the next row's.
+func (b *block) decode(q *Querier, row store.Row, mint, maxt int64, group int) {
 	key, err := q.Settings.Schema.ParseRowKey(row.Key)
 	if err != nil {
-		return 0 // never: it was asked for by this very key
+		return // never: it was asked for by this very key
 	}
 	b.decoder.Reset(key.Base)
 	for _, c := range row.Cells {
@@ -134,11 +134,10 @@ func (b *block) decode(q *Querier, row store.Row, mint, maxt int64, group int) u
 		}
 	}
 	from := b.points.Len()
-	b.decoder.AppendPoints(&b.points, mint, maxt)
+	b.decoder.AppendPoints(&b.points, mint, min(maxt, int64(key.Base)*1000+mapping.HourMs-1))
 	if to := b.points.Len(); to > from {
 		b.runs = append(b.runs, run{group, key.Base, from, to})
 	}
-	return key.Base
 }
 
 // mergeAliases makes one run of those of one group and hour: two TSUIDs with the same labels.

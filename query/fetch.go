@@ -12,6 +12,10 @@ const (
 	firstRows   = 512     // rows of a query's first block
 	maxRows     = 16384   // rows of any block
 	aimedPoints = 1 << 19 // samples that a block should hold; its rows are chosen by what the block before held
+
+	// maxBlockPoints ends the filling of a block early; it is then planned anew with fewer rows, down to one hour of one
+	// group. A row holds 3.6 million points at the very most.
+	maxBlockPoints = 8 << 20
 )
 
 // set is the SeriesSet of a Select. It reads one block ahead of its consumer.

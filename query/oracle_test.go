@@ -22,6 +22,7 @@ import (
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // database is a store with the write path and the read path on it.
@@ -71,9 +72,18 @@ func wire(st store.Store, settings catalog.Settings) *database {
 }
 
 func (db *database) write(t testing.TB, ls labels.Labels, samples ...mapping.Sample) {
+	var sorted []labels.Label
+	ls.Range(func(l labels.Label) { sorted = append(sorted, l) })
+	db.writeLabels(t, sorted, samples...)
+}
+
+// writeLabels writes the labels in the order given.
+func (db *database) writeLabels(t testing.TB, ls []labels.Label, samples ...mapping.Sample) {
 	var req mapping.WriteRequest
 	var raw []byte
-	ls.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
+	for _, l := range ls {
+		raw = mapping.AppendLabel(raw, l.Name, l.Value)
+	}
 	req.Series = append(req.Series, mapping.RequestSeries{Labels: raw, To: len(samples)})
 	req.Samples = samples
 	result, err := db.appender.Append(context.Background(), &req)
@@ -81,7 +91,7 @@ func (db *database) write(t testing.TB, ls labels.Labels, samples ...mapping.Sam
 		t.Fatal(err)
 	}
 	if result.Written != len(samples) || result.Refused != nil {
-		t.Fatalf("write %d samples of %s: got %+v", len(samples), ls, result)
+		t.Fatalf("write %d samples of %v: got %+v", len(samples), ls, result)
 	}
 }
 
@@ -189,24 +199,39 @@ func genMatcher() *rapid.Generator[*labels.Matcher] {
 	})
 }
 
+var schemas = map[string]map[string]string{
+	"default": nil,
+	"salted":  {catalog.SaltWidth: "1", catalog.SaltBuckets: "7"},
+	"wide": {catalog.MetricWidth: "4", catalog.TagkWidth: "2", catalog.TagvWidth: "8", catalog.SaltWidth: "2",
+		catalog.SaltBuckets: "300"},
+	"escaped": {catalog.NamesMode: "opentsdb"},
+}
+
 func TestSelect_AnswersAsBruteForce(t *testing.T) {
-	for name, asked := range map[string]map[string]string{
-		"default": nil,
-		"salted":  {catalog.SaltWidth: "1", catalog.SaltBuckets: "7"},
-		"wide":    {catalog.MetricWidth: "4", catalog.TagkWidth: "2", catalog.TagvWidth: "8", catalog.SaltWidth: "2", catalog.SaltBuckets: "300"},
-		"escaped": {catalog.NamesMode: "opentsdb"},
-	} {
-		t.Run(name, func(t *testing.T) { rapid.Check(t, func(rt *rapid.T) { checkAgainstModel(t, rt, asked) }) })
+	for name, asked := range schemas {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { checkAgainstModel(t, rt, newDatabase(t, storetest.NewMem(), asked)) })
+		})
 	}
 }
 
-func checkAgainstModel(t *testing.T, rt *rapid.T, asked map[string]string) {
-	st := openStore(t)
-	defer st.Close()
-	db, m := newDatabase(t, st, asked), model{}
+func TestSelect_OfTheEmbeddedStoreAnswersAsBruteForce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		st := openStore(t)
+		defer st.Close()
+		asked := schemas[rapid.SampledFrom(slices.Sorted(maps.Keys(schemas))).Draw(rt, "schema")]
+		checkAgainstModel(t, rt, newDatabase(t, st, asked))
+	})
+}
+
+func checkAgainstModel(t *testing.T, rt *rapid.T, db *database) {
+	m := model{}
+	// The index reads days up to 40 of them, and beyond the list of all series.
 	start := clock.UnixMilli() - 100*24*3600_000
 	genTime := rapid.OneOf(
-		rapid.Int64Range(start, start+4*3600_000), rapid.Int64Range(start, clock.UnixMilli()), rapid.SampledFrom([]int64{start, start + 1, 0, mapping.MaxTime}),
+		rapid.Int64Range(start, start+4*3600_000),
+		rapid.Int64Range(start, clock.UnixMilli()),
+		rapid.SampledFrom([]int64{start, start + 1, clock.UnixMilli()}),
 	)
 	for range rapid.IntRange(1, 20).Draw(rt, "writes") {
 		ls := genLabels().Draw(rt, "series")
@@ -214,14 +239,17 @@ func checkAgainstModel(t *testing.T, rt *rapid.T, asked map[string]string) {
 		for range rapid.IntRange(1, 8).Draw(rt, "samples") {
 			samples = append(samples, mapping.Sample{T: genTime.Draw(rt, "t"), V: rapid.SampledFrom(values).Draw(rt, "v")})
 		}
-		db.write(t, ls, samples...)
+		var sent []labels.Label
+		ls.Range(func(l labels.Label) { sent = append(sent, l) })
+		db.writeLabels(t, rapid.Permutation(sent).Draw(rt, "labels as sent"), samples...)
 		m.write(ls, samples...)
 	}
 	// The same tables without an index: series are found by row keys.
 	bare := db.settings
 	bare.IndexComplete = false
-	byRowKeys := wire(st, bare)
+	byRowKeys := wire(db.store, bare)
 	for range 6 {
+		db.querier.SetBlockPoints(rapid.SampledFrom([]int{0, 5, 8 << 20}).Draw(rt, "points of a block"))
 		mint, maxt := genTime.Draw(rt, "mint"), genTime.Draw(rt, "maxt")
 		ms := rapid.SliceOfN(genMatcher(), 1, 3).Draw(rt, "matchers")
 		want := m.answer(mint, maxt, ms...)

@@ -29,11 +29,14 @@ type Config struct {
 // Querier answers Selects. It is safe for concurrent use.
 type Querier struct {
 	Config
-	metrics metrics
+	blockPoints int // maxBlockPoints, less in tests
+	metrics     metrics
 }
 
 // New returns a Querier.
-func New(c Config) *Querier { return &Querier{Config: c, metrics: newMetrics(c.Registerer)} }
+func New(c Config) *Querier {
+	return &Querier{Config: c, blockPoints: maxBlockPoints, metrics: newMetrics(c.Registerer)}
+}
 
 // Select finds the series that match all matchers and yields their samples from mint to maxt, inclusive, in
 // milliseconds. With labelsOnly it yields the series without samples: those that were active on a day of the range.

@@ -48,7 +48,9 @@ func (b *Batch) Delete(table string, row []byte, family string, qualifier []byte
 	b.add(table, row, family, qualifier, timestamp, nil, true)
 }
 
-func (b *Batch) add(table string, row []byte, family string, qualifier []byte, timestamp int64, value []byte, del bool) {
+func (b *Batch) add(
+	table string, row []byte, family string, qualifier []byte, timestamp int64, value []byte, del bool,
+) {
 	if err := checkParts(table, row, family, qualifier, value); err != nil {
 		if b.err == nil {
 			b.err = err
@@ -130,6 +132,7 @@ func (b *Batch) At(i int) Mutation {
 	end := qual + int(m.value)
 	return Mutation{
 		Table: b.tables[m.table], Delete: m.delete, Timestamp: m.timestamp,
-		Row: b.slab[m.off:row:row], Family: b.slab[row:fam:fam], Qualifier: b.slab[fam:qual:qual], Value: b.slab[qual:end:end],
+		Row: b.slab[m.off:row:row], Family: b.slab[row:fam:fam],
+		Qualifier: b.slab[fam:qual:qual], Value: b.slab[qual:end:end],
 	}
 }

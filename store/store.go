@@ -1,6 +1,6 @@
 // Package store is the contract of a wide-column store: tables of rows, rows of cells, each cell addressed by (table,
 // row, family, qualifier). It is what HBase offers, cut down to what promtsd needs, and it knows nothing of metrics or
-// time. Implementations live below it (store/pebble, store/hbase); store/storetest is the suite that each of them passes.
+// time. Implementations live below it (store/pebble, store/hbase); store/storetest is the suite that each one passes.
 //
 // Order. Rows of a table are ordered by the unsigned bytes of their keys; the cells of a row by family name, then by the
 // unsigned bytes of their qualifiers.

@@ -22,35 +22,33 @@ var settingsRow = []byte("settings")
 // for, by name; one that differs from the record is ErrMismatch with a text that says which and how to mend it. A store
 // without a record is ErrNotInitialised.
 func Open(ctx context.Context, st store.Store, own string, asked map[string]string) (Settings, error) {
-	s, err := read(ctx, st, own)
-	if err != nil {
+	s, recorded, err := read(ctx, st, own)
+	switch {
+	case err != nil:
 		return Settings{}, err
+	case !complete(recorded):
+		return Settings{}, ErrNotInitialised
 	}
-	want := s
-	if err := want.apply(asked); err != nil {
+	if err := s.agree(asked, recorded); err != nil {
 		return Settings{}, err
-	}
-	for _, f := range fields() {
-		if _, set := asked[f.name]; set && f.get(&want) != f.get(&s) {
-			return Settings{}, fmt.Errorf("%w: --%s=%s was asked for, but the tables were made with %s; "+
-				"leave the flag out or set it to %s (data written with another value could not be read), "+
-				"or use other tables or another store for the new value",
-				ErrMismatch, f.name, f.get(&want), f.get(&s), f.get(&s))
-		}
 	}
 	return s, nil
 }
 
 // Init makes the tables that do not exist, adopts those that do, and records the settings: the defaults, changed by
-// asked. If settings are recorded already, it only checks asked against them, as Open does. created lists the tables
-// that it made.
+// asked. If settings are recorded already, it only checks asked against them, as Open does; of a record that is half
+// written it keeps what is there. created lists the tables that it made.
 func Init(ctx context.Context, st store.Store, own string, asked map[string]string) (s Settings, created []string, err error) {
-	s, err = Open(ctx, st, own, asked)
-	if !errors.Is(err, ErrNotInitialised) {
-		return s, nil, err
+	s, recorded, err := read(ctx, st, own)
+	if err != nil {
+		return Settings{}, nil, err
 	}
-	s = Default()
-	s.Tables.Own = own
+	if err := s.agree(asked, recorded); err != nil {
+		return Settings{}, nil, err
+	}
+	if complete(recorded) {
+		return s, nil, nil
+	}
 	if err := s.apply(asked); err != nil {
 		return Settings{}, nil, err
 	}
@@ -61,10 +59,10 @@ func Init(ctx context.Context, st store.Store, own string, asked map[string]stri
 	for _, t := range s.tables() {
 		at := slices.IndexFunc(existing, func(e store.Table) bool { return e.Name == t.Name })
 		if at < 0 {
-			created = append(created, t.Name)
 			if err := st.CreateTable(ctx, t); err != nil {
 				return Settings{}, created, err
 			}
+			created = append(created, t.Name)
 			continue
 		}
 		for _, family := range t.Families {
@@ -104,33 +102,47 @@ func (s Settings) tables() []store.Table {
 	}
 }
 
-func read(ctx context.Context, st store.Store, own string) (Settings, error) {
-	s := Default()
+// read returns the recorded texts by setting, and the settings that they make, with defaults for those that are missing.
+func read(ctx context.Context, st store.Store, own string) (s Settings, recorded map[string]string, err error) {
+	s = Default()
 	s.Tables.Own = own
-	recorded := map[string]string{}
+	recorded = map[string]string{}
 	for row, err := range st.Get(ctx, store.Get{Table: own, Rows: [][]byte{settingsRow}}) {
 		if errors.Is(err, store.ErrNoTable) {
-			return s, ErrNotInitialised
+			return s, recorded, nil
 		}
 		if err != nil {
-			return s, fmt.Errorf("read settings: %w", err)
+			return s, nil, fmt.Errorf("read settings: %w", err)
 		}
 		for _, c := range row.Cells {
 			recorded[string(c.Qualifier)] = string(c.Value)
 		}
 	}
 	for _, f := range fields() {
-		text, ok := recorded[f.name]
-		if !ok {
-			// Fewer than all: an Init that did not come to its end. Init completes it.
-			return s, ErrNotInitialised
-		}
-		if err := f.set(&s, text); err != nil {
-			return s, fmt.Errorf("%w: recorded settings: %w", mapping.ErrCorrupt, err)
+		if text, ok := recorded[f.name]; ok {
+			if err := f.set(&s, text); err != nil {
+				return s, nil, fmt.Errorf("%w: recorded settings: %w", mapping.ErrCorrupt, err)
+			}
 		}
 	}
 	s.IndexComplete = recorded[indexState] == indexText(true)
-	return s, s.apply(nil)
+	if complete(recorded) {
+		if err := s.validate(); err != nil {
+			return s, nil, fmt.Errorf("%w: recorded settings: %w", mapping.ErrCorrupt, err)
+		}
+	}
+	return s, recorded, nil
+}
+
+// complete tells whether nothing is missing in a record: an Init that wrote it came to its end.
+func complete(recorded map[string]string) bool {
+	for _, f := range fields() {
+		if _, ok := recorded[f.name]; !ok {
+			return false
+		}
+	}
+	_, ok := recorded[indexState]
+	return ok
 }
 
 // record writes the settings, each only where none is recorded: of two that do so at once the first one counts.

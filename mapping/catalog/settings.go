@@ -8,6 +8,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -123,21 +124,50 @@ func fields() []field {
 	}
 }
 
-// apply sets the settings named in asked.
+// agree refuses settings asked for that differ from recorded ones. Each is looked at alone: whether asked and recorded
+// settings would fit together is no question where they have to be the same.
+func (s *Settings) agree(asked, recorded map[string]string) error {
+	for _, f := range fields() {
+		text, set := asked[f.name]
+		if _, fixed := recorded[f.name]; !set || !fixed {
+			continue
+		}
+		want := *s
+		if err := f.set(&want, text); err != nil {
+			return err
+		}
+		if f.get(&want) != f.get(s) {
+			return fmt.Errorf("%w: --%s=%s was asked for, but the tables were made with %s; "+
+				"leave the flag out or set it to %s (data written with another value could not be read), "+
+				"or use other tables or another store for the new value",
+				ErrMismatch, f.name, f.get(&want), f.get(s), f.get(s))
+		}
+	}
+	return known(asked)
+}
+
+func known(asked map[string]string) error {
+	for name := range asked {
+		if !slices.ContainsFunc(fields(), func(f field) bool { return f.name == name }) {
+			return fmt.Errorf("%w: there is no setting %q", mapping.ErrInvalid, name)
+		}
+	}
+	return nil
+}
+
+// apply sets the settings named in asked, which are known.
 func (s *Settings) apply(asked map[string]string) error {
-	known := fields()
-next:
-	for name, text := range asked {
-		for _, f := range known {
-			if f.name == name {
-				if err := f.set(s, text); err != nil {
-					return err
-				}
-				continue next
+	for _, f := range fields() {
+		if text, set := asked[f.name]; set {
+			if err := f.set(s, text); err != nil {
+				return err
 			}
 		}
-		return fmt.Errorf("%w: there is no setting %q", mapping.ErrInvalid, name)
 	}
+	return s.validate()
+}
+
+func (s *Settings) validate() error {
 	if err := s.Schema.Validate(); err != nil {
 		return err
 	}

@@ -35,8 +35,8 @@ func Build(ctx context.Context, st store.Store, s catalog.Settings, now int64, p
 			progress(rows, seriesDays)
 		}
 		var base uint32
-		if tsuid, base, err = s.Schema.AppendRowTSUID(tsuid[:0], row.Key); err != nil {
-			continue
+		if tsuid, base, err = s.Schema.AppendRowTSUID(tsuid[:0], row.Key); err != nil || len(tsuid) == s.Schema.MetricWidth {
+			continue // a foreign key, or one without tags: a global annotation
 		}
 		// Rows are ordered by salt, metric and time: what was seen of a metric's day is done with when it ends.
 		rowHead, rowDay := row.Key[:s.Schema.TagsOffset()-4], DayOf(int64(base)*1000)

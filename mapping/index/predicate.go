@@ -58,7 +58,7 @@ func (r *Reader) newPredicate(ctx context.Context, matchers []*labels.Matcher) (
 	for i, key := range keys {
 		t := &tagTest{keys: keyUIDs[i], matchers: byLabel[key.Text], verdicts: map[mapping.UID]bool{}}
 		t.absent = matchesAll(t.matchers, "")
-		if len(t.keys) == 0 {
+		if len(t.keys) == 0 || key.Text == mapping.NoTagk {
 			if !t.absent {
 				return nil, nil // no series has this label
 			}

@@ -61,18 +61,26 @@ func buildLabels(b *labels.ScratchBuilder, texts []uid.Text) (labels.Labels, boo
 	if metric := texts[0].Text; metric != mapping.NoMetric {
 		b.Add(labels.MetricName, metric)
 	}
-	for i := 1; i < len(texts); i += 2 {
-		if texts[i].Text != mapping.NoTagk {
-			b.Add(texts[i].Text, texts[i+1].Text)
-		}
-	}
+	eachTag(texts, b.Add)
 	b.Sort()
 	ls := b.Labels()
 	if _, repeated := ls.HasDuplicateLabelNames(); repeated {
-		// Two tagks that read alike, or a repeated tagk: the last one counts, as in OpenTSDB.
+		// Two tagks that read alike, or a repeated tagk: the last one counts, as in OpenTSDB. Sort may have changed
+		// their order, so that they are taken from the texts again.
 		once := labels.NewBuilder(labels.EmptyLabels())
-		ls.Range(func(l labels.Label) { once.Set(l.Name, l.Value) })
+		once.Set(labels.MetricName, ls.Get(labels.MetricName))
+		eachTag(texts, func(name, value string) { once.Set(name, value) })
 		ls = once.Labels()
 	}
 	return ls, true
+}
+
+// eachTag calls f with the tags that are labels. A tag that OpenTSDB was given under the metric name's own label is none:
+// the row key begins with the metric, and series are found by that.
+func eachTag(texts []uid.Text, f func(name, value string)) {
+	for i := 1; i < len(texts); i += 2 {
+		if name := texts[i].Text; name != mapping.NoTagk && name != labels.MetricName {
+			f(name, texts[i+1].Text)
+		}
+	}
 }

@@ -81,6 +81,8 @@ const maxRegexpValues = 256
 // if it would say nothing. For tagk 000001 with tagv 000001 or 000002, on 3-byte UIDs without salt:
 //
 //	^.{7}(?:.{6})*\x00\x00\x01(?:\x00\x00\x01|\x00\x00\x02)(?:.{6})*$
+//
+// It relies on the order of the tags in a row key, which every writer keeps: they are sorted by tagk UID.
 func (p *predicate) rowRegexp() string {
 	var wanted []*tagTest
 	for _, t := range p.tags {

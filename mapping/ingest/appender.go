@@ -136,20 +136,28 @@ func (a *Appender) encode(j *job, req *mapping.WriteRequest, now int64, result *
 		if s == nil {
 			continue
 		}
-		samples := req.Samples[req.Series[i].From:req.Series[i].To]
+		rs := req.Series[i]
 		s.mu.Lock()
-		a.encodeSeries(j, s, samples, now, latest, result)
+		refused, bad := a.encodeSeries(j, s, req.Samples[rs.From:rs.To], now, latest)
 		s.mu.Unlock()
+		result.Written += rs.To - rs.From - refused
+		if refused > 0 {
+			result.Refuse(mapping.ReasonTimestamp, refused, a.timeError(rs.Labels, bad, now))
+		}
 	}
 }
 
-func (a *Appender) encodeSeries(j *job, s *series, samples []mapping.Sample, now, latest int64, result *mapping.WriteResult) {
+// encodeSeries does so for one series. It returns how many samples it refused for their times, and the first of those
+// times.
+func (a *Appender) encodeSeries(j *job, s *series, samples []mapping.Sample, now, latest int64) (refused int, bad int64) {
 	const none = ^uint32(0) // no base time: they are multiples of 3600
 	base, noted := none, false
 	var day index.Day
 	for _, sample := range samples {
 		if sample.T < 0 || sample.T > latest {
-			a.refuseTime(s, sample.T, now, latest, result)
+			if refused++; refused == 1 {
+				bad = sample.T
+			}
 			continue
 		}
 		if b := mapping.BaseTime(sample.T); b != base {
@@ -168,8 +176,8 @@ func (a *Appender) encodeSeries(j *job, s *series, samples []mapping.Sample, now
 		value := len(j.cell)
 		j.cell = mapping.AppendQualifier(j.cell, uint32(sample.T-int64(base)*1000), flags)
 		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell[value:], s.cellTime(sample.T, now), j.cell[:value])
-		result.Written++
 	}
+	return refused, bad
 }
 
 // putIndex adds the index rows of a series for a day, unless they are known to be there.
@@ -184,12 +192,13 @@ func (a *Appender) putIndex(j *job, s *series, day index.Day, now int64) {
 	j.indexed = append(j.indexed, indexedDay{s, day})
 }
 
-func (a *Appender) refuseTime(s *series, t, now, latest int64, result *mapping.WriteResult) {
+// timeError says what is wrong with a refused time of a series.
+func (a *Appender) timeError(raw []byte, t, now int64) error {
 	err := mapping.CheckTime(t)
 	if err == nil {
 		err = fmt.Errorf("%w: timestamp %s is %s ahead of the clock, --write.max-future allows %s: check the sender's clock",
 			mapping.ErrInvalid, time.UnixMilli(t).UTC().Format(time.RFC3339Nano),
 			(time.Duration(t-now) * time.Millisecond), a.Limits.Future)
 	}
-	result.Refuse(mapping.ReasonTimestamp, 1, fmt.Errorf("series %s: %w", formatLabels(s.raw), err))
+	return fmt.Errorf("series %s: %w", formatLabels(raw), err)
 }

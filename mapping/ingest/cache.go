@@ -10,6 +10,9 @@ import (
 // cache finds a series by its label bytes. They are compared, not only hashed, so that two series can never be mixed.
 // It holds a bounded number of series and drops, approximately, those not used for longest (CLOCK: a hand goes round
 // and drops the first entry that was not used since it last passed).
+//
+// A series is held under its label bytes with sorted labels and no empty values, and under each other form in which a
+// sender wrote it, so that there is one *series for all.
 type cache struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -21,13 +24,15 @@ type shard struct {
 	ring    []*entry
 	hand    int
 	limit   int
+	floor   int64 // no dropped series was given a later cell timestamp
 }
 
 type entry struct {
+	raw    []byte
 	series *series
 	hash   uint64
-	next   *entry // another series with the same hash
-	used   atomic.Bool
+	next   *entry      // another series with the same hash
+	used   atomic.Bool // found since the hand last passed; not so when new, or series met once would drive out the others
 }
 
 func newCache(limit int) *cache {
@@ -47,7 +52,7 @@ func (c *cache) get(hash uint64, raw []byte) *series {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for e := s.entries[hash]; e != nil; e = e.next {
-		if bytes.Equal(e.series.raw, raw) {
+		if bytes.Equal(e.raw, raw) {
 			if !e.used.Load() {
 				e.used.Store(true)
 			}
@@ -57,25 +62,28 @@ func (c *cache) get(hash uint64, raw []byte) *series {
 	return nil
 }
 
-// add puts a series in and returns the one to use: that of another request if it was faster.
-func (c *cache) add(hash uint64, new *series) *series {
+// add puts a series in under some label bytes, which it keeps, and returns the one to use: that of another request if it
+// was faster.
+func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 	s := c.shardOf(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for e := s.entries[hash]; e != nil; e = e.next {
-		if bytes.Equal(e.series.raw, new.raw) {
+		if bytes.Equal(e.raw, raw) {
 			return e.series
 		}
 	}
-	e := &entry{series: new, hash: hash, next: s.entries[hash]}
-	e.used.Store(true)
+	new.startAfter(s.floor)
+	e := &entry{raw: raw, series: new, hash: hash, next: s.entries[hash]}
 	if len(s.ring) < s.limit {
 		s.ring = append(s.ring, e)
 	} else {
 		for s.ring[s.hand].used.Swap(false) {
 			s.hand = (s.hand + 1) % len(s.ring)
 		}
-		s.remove(s.ring[s.hand])
+		old := s.ring[s.hand]
+		s.remove(old)
+		s.floor = max(s.floor, old.series.lastCellTime())
 		s.ring[s.hand] = e
 		s.hand = (s.hand + 1) % len(s.ring)
 		e.next = s.entries[hash] // remove may have taken the head away

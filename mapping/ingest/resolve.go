@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,11 +15,13 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/store"
 )
 
 // draft is a series on its way into the cache: where its names stand in the list of names to be assigned.
 type draft struct {
-	position int // in the request
+	position int    // in the request
+	raw      []byte // label bytes with sorted labels and no empty values
 	metric   int
 	nameless bool
 	tags     [][2]int // tagk and tagv
@@ -42,22 +45,34 @@ func (a *Appender) resolve(ctx context.Context, j *job, req *mapping.WriteReques
 	if err != nil {
 		return err
 	}
+	made := make(map[string]*series) // a series may stand in the request more than once
 	for _, d := range drafts {
 		rs := req.Series[d.position]
-		s, err := a.build(rs.Labels, d, uids)
-		if err != nil {
-			reason := mapping.ReasonInvalidLabels
-			switch {
-			case errors.Is(err, mapping.ErrCorrupt):
-				return err // the sender cannot help it, and must not drop its samples
-			case errors.Is(err, uid.ErrExhausted):
-				reason = mapping.ReasonUIDsExhausted
-			}
-			result.Refuse(reason, rs.To-rs.From, fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
-			continue
+		hash := maphash.Bytes(a.cache.seed, d.raw)
+		s := made[string(d.raw)]
+		if s == nil {
+			s = a.cache.get(hash, d.raw)
 		}
-		j.series[d.position] = a.cache.add(maphash.Bytes(a.cache.seed, s.raw), s)
-		a.metrics.newSeries.Inc()
+		if s == nil {
+			if s, err = a.build(d, uids); errors.Is(err, mapping.ErrCorrupt) {
+				return err // the sender cannot help it, and must not drop its samples
+			}
+			if err != nil {
+				reason := mapping.ReasonInvalidLabels
+				if errors.Is(err, uid.ErrExhausted) {
+					reason = mapping.ReasonUIDsExhausted
+				}
+				result.Refuse(reason, rs.To-rs.From, fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
+				continue
+			}
+			s = a.cache.add(hash, d.raw, s)
+			made[string(d.raw)] = s
+			a.metrics.newSeries.Inc()
+		}
+		if !bytes.Equal(rs.Labels, d.raw) {
+			s = a.cache.add(maphash.Bytes(a.cache.seed, rs.Labels), slices.Clone(rs.Labels), s)
+		}
+		j.series[d.position] = s
 	}
 	return nil
 }
@@ -92,7 +107,7 @@ func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reas
 		case len(name) == 0:
 			return fmt.Errorf("%w: a label has no name", mapping.ErrInvalid)
 		case !utf8.Valid(name) || !utf8.Valid(value):
-			return fmt.Errorf("%w: label %q: name and value must be UTF-8", mapping.ErrInvalid, name)
+			return fmt.Errorf("%w: label %.64q: name and value must be UTF-8", mapping.ErrInvalid, name)
 		case len(name) > a.Limits.LabelName:
 			reason = mapping.ReasonLabelLimit
 			return fmt.Errorf("%w: label name %.64q... has %d bytes, --write.max-label-name-bytes allows %d",
@@ -112,6 +127,11 @@ func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reas
 		return nil, mapping.ReasonLabelLimit, fmt.Errorf("%w: it has %d labels, --write.max-labels allows %d",
 			mapping.ErrInvalid, len(ls), a.Limits.Labels)
 	}
+	schema := a.Settings.Schema
+	if row := schema.TagsOffset() + len(ls)*schema.PairWidth(); row > store.MaxRow {
+		return nil, mapping.ReasonLabelLimit, fmt.Errorf("%w: its row key would have %d bytes for %d labels, at most %d can be stored",
+			mapping.ErrInvalid, row, len(ls), store.MaxRow)
+	}
 	slices.SortFunc(ls, func(a, b label) int { return strings.Compare(a.name, b.name) })
 	for i := 1; i < len(ls); i++ {
 		if ls[i-1].name == ls[i].name {
@@ -128,6 +148,7 @@ func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reas
 func newDraft(position int, ls []label, names *nameList) draft {
 	d := draft{position: position, metric: -1}
 	for _, l := range ls {
+		d.raw = mapping.AppendLabel(d.raw, l.name, l.value)
 		if l.name == labels.MetricName {
 			d.metric = names.add(mapping.Metric, l.value)
 		} else {
@@ -145,7 +166,7 @@ func newDraft(position int, ls []label, names *nameList) draft {
 }
 
 // build makes the series of a draft whose UIDs are assigned.
-func (a *Appender) build(raw []byte, d draft, uids []uid.Result) (*series, error) {
+func (a *Appender) build(d draft, uids []uid.Result) (*series, error) {
 	schema := a.Settings.Schema
 	tags := make([]mapping.Tag, len(d.tags))
 	for i, t := range d.tags {
@@ -161,9 +182,7 @@ func (a *Appender) build(raw []byte, d draft, uids []uid.Result) (*series, error
 	}
 	schema.SortTags(tags)
 	tsuid := schema.AppendTSUID(nil, uids[d.metric].UID, tags)
-	return &series{
-		raw: slices.Clone(raw), tsuid: tsuid, row: schema.AppendRowKey(nil, tsuid, 0), nameless: d.nameless,
-	}, nil
+	return &series{tsuid: tsuid, row: schema.AppendRowKey(nil, tsuid, 0), nameless: d.nameless}, nil
 }
 
 // formatLabels writes label bytes for an error message, as far as they can be read and not at any length.

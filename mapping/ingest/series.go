@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"math"
 	"sync"
 
 	"github.com/promtsd/promtsd/mapping/index"
@@ -8,7 +9,6 @@ import (
 
 // series is what the write path knows of one series: enough to write a sample without looking anything up.
 type series struct {
-	raw      []byte // label bytes as the sender writes them
 	tsuid    []byte
 	row      []byte // row key with a base time to be patched
 	nameless bool   // it has no metric name
@@ -35,6 +35,22 @@ func (s *series) cellTime(t, now int64) int64 {
 		s.runTime, s.runMax = s.runTime+1, t
 	}
 	return s.runTime
+}
+
+// lastCellTime is the latest cell timestamp given.
+func (s *series) lastCellTime() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runTime
+}
+
+// startAfter makes sure that cell timestamps are above floor: the series may have been known before, and forgotten.
+func (s *series) startAfter(floor int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runTime < floor {
+		s.runTime, s.runMax = floor, math.MaxInt64
+	}
 }
 
 // indexed says whether the index is known to hold the series on a day. mu must be held.

@@ -76,11 +76,47 @@ type line struct {
 	Value     hexBytes `json:"value"`
 }
 
-type hexBytes []byte
+func (l *line) parse(text []byte) error {
+	if err := json.Unmarshal(text, l); err != nil {
+		return err
+	}
+	return l.check()
+}
 
-func (h *hexBytes) UnmarshalText(text []byte) error {
-	b, err := hex.AppendDecode((*h)[:0], text)
-	*h = b
+// check refuses a line that lacks something. An empty qualifier or value must be said; a timestamp of 0 would become the
+// time of the load.
+func (l *line) check() error {
+	var missing string
+	switch {
+	case l.Table == "":
+		missing = "table"
+	case len(l.Row.bytes) == 0:
+		missing = "row"
+	case l.Family == "":
+		missing = "family"
+	case !l.Qualifier.given:
+		missing = "qualifier"
+	case !l.Value.given:
+		missing = "value"
+	case l.Timestamp == 0:
+		missing = "timestamp"
+	case l.Timestamp < 0:
+		return fmt.Errorf("timestamp %d is before 1970", l.Timestamp)
+	default:
+		return store.Coord{Table: l.Table, Row: l.Row.bytes, Family: l.Family, Qualifier: l.Qualifier.bytes}.Check()
+	}
+	return fmt.Errorf("no %s", missing)
+}
+
+// hexBytes are bytes that JSON has as a string of hexadecimal digits.
+type hexBytes struct {
+	bytes []byte
+	given bool
+}
+
+func (h *hexBytes) UnmarshalText(text []byte) (err error) {
+	h.bytes, err = hex.AppendDecode(h.bytes[:0], text)
+	h.given = true
 	return err
 }
 
@@ -89,7 +125,8 @@ const batchBytes = 1 << 20
 
 // Load writes the cells of r into the store. It reads r twice, first to learn which tables and families there are: a
 // table that does not exist is made, one that exists must have the families. Cells that are there already are
-// replaced, so a load that was cut short may be repeated. It returns the number of cells.
+// replaced, so a load that was cut short may be repeated. It returns the number of cells written. A line that is no whole
+// cell is an error that names its number; nothing is written then.
 func Load(ctx context.Context, st store.Store, r io.ReadSeeker, progress Progress) (int, error) {
 	if err := makeTables(ctx, st, r); err != nil {
 		return 0, err
@@ -110,7 +147,7 @@ func Load(ctx context.Context, st store.Store, r io.ReadSeeker, progress Progres
 		return nil
 	}
 	err := readLines(r, func(n int, l *line) error {
-		b.Put(l.Table, l.Row, l.Family, l.Qualifier, l.Timestamp, l.Value)
+		b.Put(l.Table, l.Row.bytes, l.Family, l.Qualifier.bytes, l.Timestamp, l.Value.bytes)
 		if err := b.Err(); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
@@ -123,7 +160,10 @@ func Load(ctx context.Context, st store.Store, r io.ReadSeeker, progress Progres
 	if err != nil {
 		return cells - b.Len(), err
 	}
-	return cells, apply()
+	if err := apply(); err != nil {
+		return cells - b.Len(), err
+	}
+	return cells, nil
 }
 
 func makeTables(ctx context.Context, st store.Store, r io.Reader) error {
@@ -174,8 +214,11 @@ func readLines(r io.Reader, f func(n int, l *line) error) error {
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
 		if len(text) > 0 {
-			l = line{Row: l.Row[:0], Qualifier: l.Qualifier[:0], Value: l.Value[:0]}
-			if err := json.Unmarshal(text, &l); err != nil {
+			l = line{
+				Row: hexBytes{bytes: l.Row.bytes[:0]}, Qualifier: hexBytes{bytes: l.Qualifier.bytes[:0]},
+				Value: hexBytes{bytes: l.Value.bytes[:0]},
+			}
+			if err := l.parse(text); err != nil {
 				return fmt.Errorf("line %d is no cell: %w", n, err)
 			}
 			if err := f(n, &l); err != nil {

@@ -1,0 +1,69 @@
+package index
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/store"
+)
+
+func TestWriter_WritesTheRowsAsTheyAreDrawn(t *testing.T) {
+	w := Writer{Tables: catalog.DefaultTables()}
+	var b store.Batch
+	tsuid := []byte("\x00\x00\x01\x00\x00\x02\x00\x00\x03")
+	w.PutSeries(&b, tsuid, 1795253864620)
+	scratch := w.PutDay(&b, tsuid, 0x5123, 1795253864621, nil)
+	w.PutDay(&b, tsuid[:3], 1, 1795253864622, scratch)
+	want := []string{
+		`tsdb-meta 000001000002000003 name:ts_ctr = 0000000000000001 @ 1795253864620`,
+		`promtsd 645123000001000002000003 p: =  @ 1795253864621`,
+		`promtsd 640001000001 p: =  @ 1795253864622`,
+	}
+	if b.Len() != len(want) {
+		t.Fatalf("got %d cells, want %d", b.Len(), len(want))
+	}
+	for i, want := range want {
+		m := b.At(i)
+		got := fmt.Sprintf("%s %x %s:%s = %x @ %d", m.Table, m.Row, m.Family, m.Qualifier, m.Value, m.Timestamp)
+		if got != want {
+			t.Errorf("cell %d:\n got %s\nwant %s", i, got, want)
+		}
+	}
+}
+
+func TestDayOf_DaysBeginAtMidnightUTC(t *testing.T) {
+	for _, c := range []struct {
+		ms   int64
+		want Day
+	}{
+		{0, 0}, {dayMs - 1, 0}, {dayMs, 1}, {1795219200000, 20778}, {1795219199999, 20777}, {mapping.MaxTime, 49710},
+	} {
+		if got := DayOf(c.ms); got != c.want {
+			t.Errorf("DayOf(%d) = %d, want %d", c.ms, got, c.want)
+		}
+	}
+}
+
+func TestSuccessor(t *testing.T) {
+	for _, c := range []struct{ prefix, want string }{
+		{"\x00", "\x01"}, {"a\xff", "b"}, {"a\xfe\xff\xff", "a\xff"}, {"\xff\xff", ""}, {"", ""}, {"a\x00", "a\x01"},
+	} {
+		if got := successor([]byte(c.prefix)); string(got) != c.want {
+			t.Errorf("successor(%x) = %x, want %x", c.prefix, got, c.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0xfe, 0xff}), 0, 5)
+		prefix, key := b.Draw(t, "prefix"), b.Draw(t, "key")
+		stop := successor(prefix)
+		in := bytes.Compare(prefix, key) <= 0 && (stop == nil || bytes.Compare(key, stop) < 0)
+		if want := bytes.HasPrefix(key, prefix); in != want {
+			t.Fatalf("key %x between %x and %x: %v, want %v", key, prefix, stop, in, want)
+		}
+	})
+}

@@ -1,0 +1,590 @@
+package ingest_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/cellio"
+	"github.com/promtsd/promtsd/store/pebble"
+	"github.com/promtsd/promtsd/store/storetest"
+)
+
+const (
+	day = 24 * 3600_000
+	now = int64(1795253864620) // 37 minutes and some past an hour of 2026-11-21
+)
+
+// database is a store with an Appender on it, whose clock stands unless it is moved.
+type database struct {
+	*ingest.Appender
+	store    store.Store
+	settings catalog.Settings
+	clock    *int64
+}
+
+var limits = ingest.Limits{Labels: 70, LabelName: 40, LabelValue: 50, Future: 10 * time.Minute}
+
+// open puts a new Appender, which knows nothing yet, on a store.
+func open(t testing.TB, st store.Store, asked map[string]string, change func(*ingest.Config)) *database {
+	t.Helper()
+	settings, _, err := catalog.Init(t.Context(), st, "promtsd", asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := &database{store: st, settings: settings, clock: new(int64)}
+	*db.clock = now
+	uids := uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names})
+	t.Cleanup(uids.Close)
+	c := ingest.Config{
+		Store: st, Settings: settings, UIDs: uids, Limits: limits, CacheSize: 10_000,
+		Now: func() time.Time { return time.UnixMilli(*db.clock) },
+	}
+	if change != nil {
+		change(&c)
+	}
+	db.Appender = ingest.New(c)
+	return db
+}
+
+// raw are label bytes of names and values in turn.
+func raw(pairs ...string) []byte {
+	var b []byte
+	for i := 0; i < len(pairs); i += 2 {
+		b = mapping.AppendLabel(b, pairs[i], pairs[i+1])
+	}
+	return b
+}
+
+func sample(t int64, v float64) mapping.Sample { return mapping.Sample{T: t, V: v} }
+
+// add puts one series with its samples into a request.
+func add(req *mapping.WriteRequest, labels []byte, samples ...mapping.Sample) {
+	from := len(req.Samples)
+	req.Samples = append(req.Samples, samples...)
+	req.Series = append(req.Series, mapping.RequestSeries{Labels: labels, From: from, To: len(req.Samples)})
+}
+
+// append writes a request, all of which must be taken.
+func (db *database) append(t testing.TB, labels []byte, samples ...mapping.Sample) {
+	t.Helper()
+	var req mapping.WriteRequest
+	add(&req, labels, samples...)
+	if got, err := db.Append(t.Context(), &req); err != nil || got.Written != len(samples) || got.Refused != nil {
+		t.Fatalf("append %d samples: got %+v, %v", len(samples), got, err)
+	}
+}
+
+// dump is the cells of some tables, a line each.
+func dump(t testing.TB, st store.Store, tables ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := cellio.Dump(t.Context(), st, tables, &out, nil); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// read decodes the data table: "row without salt and time, in hex" -> time -> value.
+func read(t testing.TB, st store.Store, s mapping.Schema) map[string]map[int64]float64 {
+	t.Helper()
+	out := map[string]map[int64]float64{}
+	var d mapping.RowDecoder
+	for row, err := range st.Scan(t.Context(), store.Scan{Table: "tsdb"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tsuid, base, err := s.AppendRowTSUID(nil, row.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Reset(base)
+		for _, c := range row.Cells {
+			if err := d.Add(c.Qualifier, c.Timestamp, c.Value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var p mapping.Points
+		d.AppendPoints(&p, 0, mapping.MaxTime)
+		key := fmt.Sprintf("%x", tsuid)
+		if out[key] == nil {
+			out[key] = map[int64]float64{}
+		}
+		for i := range p.T {
+			out[key][p.T[i]] = p.V[i]
+		}
+	}
+	return out
+}
+
+func TestAppend_WritesTheCellsAsTheyAreDrawn(t *testing.T) {
+	for _, c := range []struct{ name, salt string }{{"plain", ""}, {"salted", "08"}} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked map[string]string
+			if c.salt != "" {
+				asked = map[string]string{catalog.SaltWidth: "1"}
+			}
+			db := open(t, storetest.NewMem(), asked, nil)
+			db.Limits.Future = time.Hour
+			db.append(t, raw("__name__", "up", "job", "a"),
+				sample(now, 1), sample(now+1, 1.5), sample(now+60*60_000-2264620, math.Float64frombits(0x7ff0000000000002)))
+			const at = `,"timestamp":1795253864620,"value":`
+			want := strings.Join([]string{
+				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001","family":"t","qualifier":"f8a38b00"` + at + `"01"}`,
+				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001","family":"t","qualifier":"f8a38b4b"` + at + `"3fc00000"}`,
+				`{"table":"tsdb","row":"` + c.salt + `0000016b016ba0000001000001","family":"t","qualifier":"f000000f"` + at + `"7ff0000000000002"}`,
+				`{"table":"tsdb-meta","row":"000001000001000001","family":"name","qualifier":"74735f637472"` + at + `"0000000000000001"}`,
+				`{"table":"promtsd","row":"64512a000001000001000001","family":"p","qualifier":""` + at + `""}`, "",
+			}, "\n")
+			got := dump(t, db.store, "tsdb", "tsdb-meta", "promtsd")
+			if i := strings.Index(got, `{"table":"promtsd","row":"`+fmt.Sprintf("%x", "settings")); i > 0 {
+				got = got[:i]
+			}
+			if got != want {
+				t.Errorf("got\n%swant\n%s", got, want)
+			}
+			names := dump(t, db.store, "tsdb-uid")
+			for _, cell := range []string{
+				`"row":"6a6f62","family":"id","qualifier":"7461676b",`, `"row":"61","family":"id","qualifier":"74616776",`,
+				`"row":"7570","family":"id","qualifier":"6d657472696373",`,
+			} {
+				if !strings.Contains(names, cell) {
+					t.Errorf("the UID table has no cell %s:\n%s", cell, names)
+				}
+			}
+		})
+	}
+}
+
+func TestAppend_RefusesWhatCannotBeStoredAndKeepsTheRest(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	var many []string
+	for i := range 70 {
+		many = append(many, fmt.Sprintf("l%02d", i), "v")
+	}
+	cases := []struct {
+		labels []byte
+		reason mapping.Reason
+		text   string
+	}{
+		{raw("__name__", "bad\xff"), mapping.ReasonInvalidLabels, `label "__name__": name and value must be UTF-8`},
+		{raw("__name__", "m", long(1<<20)+"\xff", "v"), mapping.ReasonInvalidLabels, "name and value must be UTF-8"},
+		{raw("__name__", "m", "", "v"), mapping.ReasonInvalidLabels, "a label has no name"},
+		{raw("__name__", "m", "a", "1", "b", "2", "a", "1"), mapping.ReasonInvalidLabels, `label "a" is there twice`},
+		{raw("__name__", "m", "__name__", "n"), mapping.ReasonInvalidLabels, `label "__name__" is there twice`},
+		{raw("__name__", "m", long(41), "v"), mapping.ReasonLabelLimit, "has 41 bytes, --write.max-label-name-bytes allows 40"},
+		{raw("__name__", "m", "a", long(51)), mapping.ReasonLabelLimit, "has 51 bytes, --write.max-label-value-bytes allows 50"},
+		{raw("__name__", long(51)), mapping.ReasonLabelLimit, "has 51 bytes, --write.max-label-value-bytes allows 50"},
+		{raw(append(many, "__name__", "m")...), mapping.ReasonLabelLimit, "71 labels, --write.max-labels allows 70"},
+		{raw("job", "a"), mapping.ReasonInvalidLabels, "no metric name (label __name__)"},
+		{raw("__name__", "", "job", "a"), mapping.ReasonInvalidLabels, "no metric name (label __name__)"},
+		{[]byte("\x0a\x05garbage"), mapping.ReasonInvalidLabels, "label bytes"},
+		{[]byte("nonsense"), mapping.ReasonInvalidLabels, "label bytes"},
+	}
+	for _, c := range cases {
+		db := open(t, storetest.NewMem(), nil, nil)
+		req := mapping.WriteRequest{NeedMetricName: true}
+		add(&req, raw("__name__", "good", "n", "1"), sample(now, 1))
+		add(&req, c.labels, sample(now, 2), sample(now+1, 2), sample(-1, 2))
+		add(&req, raw("__name__", "good", "n", "2"), sample(now, 3))
+		for _, again := range []bool{false, true} { // the second time with what the cache then holds
+			got, err := db.Append(t.Context(), &req)
+			if err != nil || got.Written != 2 || len(got.Refused) != 1 || got.Refused[c.reason] != 3 || len(got.Examples) != 1 {
+				t.Errorf("%.80q, again %v: got %+v, %v, want 2 written and 3 refused for %s", c.labels, again, got, err, c.reason)
+				continue
+			}
+			text := got.Examples[0].Error()
+			if !strings.Contains(text, c.text) || !strings.HasPrefix(text, "series {") || !errors.Is(got.Examples[0], mapping.ErrInvalid) {
+				t.Errorf("%.80q: the text is %q, want it to say %q", c.labels, text, c.text)
+			}
+			if len(text) > 1000 {
+				t.Errorf("%.80q: the text has %d bytes", c.labels, len(text))
+			}
+		}
+		if got := read(t, db.store, db.settings.Schema); len(got) != 2 {
+			t.Errorf("%.80q: the data table holds %v, want the two good series", c.labels, got)
+		}
+	}
+}
+
+func TestAppend_RefusesTimesThatNoRowCanHoldOrThatAreTooFarAhead(t *testing.T) {
+	for _, c := range []struct {
+		t      int64
+		future time.Duration
+		text   string // empty: it is taken
+	}{
+		{0, limits.Future, ""},
+		{-1, limits.Future, "timestamp -1 ms is outside"},
+		{math.MinInt64, limits.Future, "is outside"},
+		{now + 600_000, limits.Future, ""},
+		{now + 600_001, limits.Future, "timestamp 2026-11-21T09:47:44.621Z is 10m0.001s ahead of the clock, --write.max-future allows 10m0s"},
+		{mapping.MaxTime, limits.Future, "ahead of the clock"},
+		{mapping.MaxTime, 0, ""},
+		{mapping.MaxTime + 1, 0, "the years 1970 to 2106"},
+		{math.MaxInt64, 0, "the years 1970 to 2106"},
+		{math.MaxInt64, math.MaxInt64, "the years 1970 to 2106"},
+	} {
+		db := open(t, storetest.NewMem(), nil, func(c2 *ingest.Config) { c2.Limits.Future = c.future })
+		var req mapping.WriteRequest
+		add(&req, raw("__name__", "m", "a", "b"), sample(c.t, 1), sample(now, 2), sample(c.t, 3), sample(now+1, 4))
+		got, err := db.Append(t.Context(), &req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.text == "" {
+			if got.Written != 4 || got.Refused != nil {
+				t.Errorf("time %d: got %+v, want 4 written", c.t, got)
+			}
+			continue
+		}
+		if got.Written != 2 || got.Refused[mapping.ReasonTimestamp] != 2 || len(got.Examples) != 1 {
+			t.Errorf("time %d: got %+v, want 2 written and 2 refused", c.t, got)
+			continue
+		}
+		if text := got.Examples[0].Error(); !strings.Contains(text, c.text) || !strings.HasPrefix(text, `series {__name__="m", a="b"}: `) {
+			t.Errorf("time %d: the text is %q, want it to say %q", c.t, text, c.text)
+		}
+	}
+}
+
+func TestAppend_RefusesARowKeyThatNoStoreHolds(t *testing.T) {
+	db := open(t, storetest.NewMem(), map[string]string{catalog.TagkWidth: "8", catalog.TagvWidth: "8"},
+		func(c *ingest.Config) { c.Limits.Labels = 1 << 20 })
+	pairs := []string{"__name__", "m"}
+	for i := range 2048 {
+		pairs = append(pairs, fmt.Sprint("l", i), "v")
+	}
+	var req mapping.WriteRequest
+	add(&req, raw(pairs...), sample(now, 1))
+	add(&req, raw(pairs[:2]...), sample(now, 2))
+	got, err := db.Append(t.Context(), &req)
+	if err != nil || got.Written != 1 || got.Refused[mapping.ReasonLabelLimit] != 1 ||
+		!strings.Contains(fmt.Sprint(got.Examples), "at most 32767 can be stored") {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestAppend_RefusesNamelessSeriesOnlyWhereANameIsNeeded(t *testing.T) {
+	db := open(t, storetest.NewMem(), nil, nil)
+	for range 2 { // made, and cached
+		db.append(t, raw("job", "a"), sample(now, 1))
+		req := mapping.WriteRequest{NeedMetricName: true}
+		add(&req, raw("job", "a"), sample(now+1, 1))
+		add(&req, nil, sample(now+1, 1))
+		got, err := db.Append(t.Context(), &req)
+		if err != nil || got.Written != 0 || got.Refused[mapping.ReasonInvalidLabels] != 2 {
+			t.Errorf("got %+v, %v, want 2 refused", got, err)
+		}
+	}
+	db.append(t, nil, sample(now, 1)) // no label at all
+	want := map[string]map[int64]float64{
+		"000001000001000001": {now: 1}, // no_metric, job=a
+		"000001000002000002": {now: 1}, // no_metric, no_tags=no_tags
+	}
+	if got := read(t, db.store, db.settings.Schema); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the data table holds %v, want %v", got, want)
+	}
+	names := dump(t, db.store, "tsdb-uid")
+	for _, stored := range []string{mapping.NoMetric, mapping.NoTagk} {
+		if !strings.Contains(names, fmt.Sprintf(`"row":"%x","family":"id"`, stored)) {
+			t.Errorf("the UID table does not hold %q:\n%s", stored, names)
+		}
+	}
+}
+
+func TestAppend_AllLabelBytesOfASeriesAreOneSeries(t *testing.T) {
+	forms := [][]byte{
+		raw("__name__", "m", "a", "1", "b", "2"),
+		raw("b", "2", "a", "1", "__name__", "m"),
+		raw("__name__", "m", "a", "1", "empty", "", "b", "2"),
+		raw("__name__", "m", "a", "1", "b", "2"),
+	}
+	for name, cacheSize := range map[string]int{"a large cache": 10_000, "hardly a cache": 1} {
+		registry := prometheus.NewRegistry()
+		db := open(t, storetest.NewMem(), nil, func(c *ingest.Config) { c.CacheSize, c.Registerer = cacheSize, registry })
+		// One instant all over, in encodings whose qualifiers run against the order of writing; the clock stands.
+		values := []float64{1.5, 1, 300, 2, 1e300, 3, 70000, 4}
+		var req mapping.WriteRequest
+		for i, v := range values {
+			add(&req, forms[i%len(forms)], sample(now, v))
+		}
+		for round := range 3 {
+			if got, err := db.Append(t.Context(), &req); err != nil || got.Written != len(values) {
+				t.Fatalf("%s: got %+v, %v", name, got, err)
+			}
+			want := map[string]map[int64]float64{"000001000001000001000002000002": {now: 4}}
+			if got := read(t, db.store, db.settings.Schema); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s, round %d: the data table holds %v, want %v", name, round, got, want)
+			}
+		}
+		for i, v := range values { // each in a request of its own
+			db.append(t, forms[i%len(forms)], sample(now, v))
+			if got := read(t, db.store, db.settings.Schema)["000001000001000001000002000002"][now]; got != v {
+				t.Errorf("%s: %v was written last, got %v", name, v, got)
+			}
+		}
+		if name == "a large cache" {
+			const want = "# HELP promtsd_ingest_series_resolved_total Series that were not in the series cache and whose UIDs " +
+				"were looked up or assigned.\n# TYPE promtsd_ingest_series_resolved_total counter\npromtsd_ingest_series_resolved_total 1\n"
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "promtsd_ingest_series_resolved_total"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestAppend_TakesSeriesOfAnyNumberOfLabels(t *testing.T) {
+	db := open(t, storetest.NewMem(), map[string]string{catalog.SaltWidth: "1"}, nil)
+	var pairs []string
+	for n := range 61 {
+		db.append(t, raw(append([]string{"__name__", "m"}, pairs...)...), sample(now, float64(n)))
+		pairs = append(pairs, fmt.Sprintf("label_%02d", n), fmt.Sprint(n))
+	}
+	got := read(t, db.store, db.settings.Schema)
+	if len(got) != 61 {
+		t.Errorf("the data table holds %d series, want 61", len(got))
+	}
+	for n := range 61 {
+		tsuid := "000001" + "000001000001"
+		for i := 1; i < n+1 && n > 0; i++ {
+			if i == 1 {
+				tsuid = "000001" // without the reserved tag, which has the first UIDs
+			}
+			tsuid += fmt.Sprintf("%06x%06x", i+1, i+1)
+		}
+		if v, ok := got[tsuid][now]; !ok || v != float64(n) {
+			t.Errorf("%d labels: the series %s has %v, %v", n, tsuid, v, ok)
+		}
+	}
+}
+
+// indexRows are the rows of the index, meta rows first.
+func indexRows(t testing.TB, st store.Store) (rows []string) {
+	for _, line := range regexp.MustCompile(`"row":"([0-9a-f]+)"`).FindAllStringSubmatch(dump(t, st, "tsdb-meta", "promtsd"), -1) {
+		if line[1] != fmt.Sprintf("%x", "settings") {
+			rows = append(rows, line[1])
+		}
+	}
+	return slices.Compact(rows)
+}
+
+func TestAppend_IndexRowsComeWithTheFirstSampleOfADayOnly(t *testing.T) {
+	spy := &spy{Store: storetest.NewMem()}
+	db := open(t, spy, nil, nil)
+	labels := raw("__name__", "m", "a", "b")
+	for _, c := range []struct {
+		times []int64
+		want  string
+	}{
+		{[]int64{now}, "tsdb-meta promtsd tsdb"},
+		{[]int64{now}, "tsdb"},
+		{[]int64{now + 1, now + mapping.HourMs}, "tsdb tsdb"},
+		{[]int64{now + day, now + day + 1}, "promtsd tsdb tsdb"},
+		{[]int64{now, now + day}, "tsdb tsdb"},
+		{[]int64{now - 3*day, now}, "promtsd tsdb tsdb"},
+		{[]int64{now - 3*day}, "tsdb"},
+		{[]int64{now - 70*day}, "promtsd tsdb"}, // too long ago to be remembered
+		{[]int64{now - 70*day}, "promtsd tsdb"},
+		{[]int64{now + 200*day}, "promtsd tsdb"},
+	} {
+		spy.seen = nil
+		*db.clock = now + 300*day
+		var samples []mapping.Sample
+		for _, at := range c.times {
+			samples = append(samples, sample(at, 1))
+		}
+		db.append(t, labels, samples...)
+		if got := strings.Join(spy.seen, "; "); got != c.want {
+			t.Errorf("samples at %v: the batches hold %s, want %s", c.times, got, c.want)
+		}
+	}
+}
+
+func TestAppend_IndexRowsAreWrittenAgainAfterAFailure(t *testing.T) {
+	for _, when := range []storetest.When{storetest.Before, storetest.After} {
+		mem := storetest.NewMem()
+		spy := &spy{Store: storetest.Faulty(mem, storetest.Fault{Verb: storetest.Apply, Call: 1, When: when},
+			storetest.Fault{Verb: storetest.Apply, Call: 3, When: when})}
+		db := open(t, spy, nil, nil)
+		var req mapping.WriteRequest
+		add(&req, raw("__name__", "m", "a", "b"), sample(now, 1))
+		var later mapping.WriteRequest
+		add(&later, raw("__name__", "m", "a", "b"), sample(now-day, 2), sample(now, 2))
+		for i, c := range []struct {
+			req  *mapping.WriteRequest
+			fail bool
+			want string
+		}{
+			{&req, true, "tsdb-meta promtsd tsdb"},
+			{&req, false, "tsdb-meta promtsd tsdb"},
+			{&later, true, "promtsd tsdb tsdb"},
+			{&later, false, "promtsd tsdb tsdb"},
+			{&later, false, "tsdb tsdb"},
+		} {
+			spy.seen = nil
+			got, err := db.Append(t.Context(), c.req)
+			if c.fail && (!errors.Is(err, store.ErrUnavailable) || got.Written != 0) || !c.fail && err != nil {
+				t.Errorf("request %d: got %+v, %v", i, got, err)
+			}
+			if got := strings.Join(spy.seen, "; "); got != c.want {
+				t.Errorf("request %d: the batches hold %s, want %s", i, got, c.want)
+			}
+		}
+		want := []string{"000001000001000001", "645129000001000001000001", "64512a000001000001000001"}
+		if got := indexRows(t, mem); !slices.Equal(got, want) {
+			t.Errorf("index rows %v, want %v", got, want)
+		}
+		if got := read(t, mem, db.settings.Schema)["000001000001000001"]; len(got) != 2 || got[now] != 2 || got[now-day] != 2 {
+			t.Errorf("the samples are %v", got)
+		}
+	}
+}
+
+func TestAppend_AfterAnyCallFailedTheRequestMayBeSentAgain(t *testing.T) {
+	req := mapping.WriteRequest{}
+	add(&req, raw("__name__", "m", "a", "b"), sample(now, 1), sample(now+1, 2))
+	add(&req, raw("__name__", "m", "a", "c"), sample(now, 3))
+	for _, when := range []storetest.When{storetest.Before, storetest.Midway, storetest.After} {
+		for call := 1; ; call++ {
+			mem := storetest.NewMem()
+			open(t, mem, nil, nil)                                                       // makes the tables
+			faulty := storetest.Faulty(mem, storetest.Fault{Call: call + 1, When: when}) // the first is the read of the settings
+			db := open(t, faulty, nil, nil)
+			got, err := db.Append(t.Context(), &req)
+			if faulty.Calls(storetest.Any) <= call {
+				if call < 6 || err != nil {
+					t.Errorf("Append ended after %d calls with %v", call-1, err)
+				}
+				break
+			}
+			if !errors.Is(err, store.ErrUnavailable) || got.Written != 0 {
+				t.Fatalf("call %d failing: got %+v, %v, want ErrUnavailable", call, got, err)
+			}
+			if got, err = db.Append(t.Context(), &req); err != nil || got.Written != 3 {
+				t.Fatalf("after call %d had failed: got %+v, %v", call, got, err)
+			}
+			data := read(t, mem, db.settings.Schema)
+			if len(data) != 2 || len(indexRows(t, mem)) != 4 {
+				t.Errorf("after call %d had failed: %v, index rows %v", call, data, indexRows(t, mem))
+			}
+			for _, samples := range data {
+				if fmt.Sprint(samples) != fmt.Sprint(map[int64]float64{now: 1, now + 1: 2}) && fmt.Sprint(samples) != fmt.Sprint(map[int64]float64{now: 3}) {
+					t.Errorf("after call %d had failed: a series has %v", call, samples)
+				}
+			}
+		}
+	}
+}
+
+func TestAppend_AUIDThatCannotBeReadIsAnErrorAndNoRefusal(t *testing.T) {
+	mem := storetest.NewMem()
+	db := open(t, mem, nil, nil)
+	var b store.Batch
+	b.Put("tsdb-uid", []byte("job"), "id", []byte("tagk"), 1, []byte{0, 0, 0, 1}) // 4 bytes for 3
+	if err := mem.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	var req mapping.WriteRequest
+	add(&req, raw("__name__", "m", "job", "a"), sample(now, 1))
+	if got, err := db.Append(t.Context(), &req); !errors.Is(err, mapping.ErrCorrupt) || got.Refused != nil {
+		t.Errorf("got %+v, %v, want ErrCorrupt", got, err)
+	}
+}
+
+func TestAppend_RefusesNewNamesWhenUIDsAreExhausted(t *testing.T) {
+	db := open(t, storetest.NewMem(), map[string]string{catalog.TagvWidth: "1"}, nil)
+	var req mapping.WriteRequest
+	for i := range 300 {
+		add(&req, raw("__name__", "m", "a", fmt.Sprint(i)), sample(now, 1), sample(now+1, 1))
+	}
+	for range 2 {
+		got, err := db.Append(t.Context(), &req)
+		if err != nil || got.Written != 2*255 || got.Refused[mapping.ReasonUIDsExhausted] != 2*45 || len(got.Examples) != 10 {
+			t.Errorf("got %d written, %v, %d examples, %v, want %d written", got.Written, got.Refused, len(got.Examples), err, 2*255)
+		}
+	}
+	if got := len(read(t, db.store, db.settings.Schema)); got != 255 {
+		t.Errorf("the data table holds %d series, want 255", got)
+	}
+}
+
+func TestAppend_ManyAtOnceMakeOneSeries(t *testing.T) {
+	db, err := pebble.Open(pebble.Config{Dir: "db", FS: vfs.NewMem(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for name, st := range map[string]store.Store{"mem": storetest.NewMem(), "pebble": db} {
+		for cache, size := range map[string]int{"a large cache": 10_000, "hardly a cache": 1} {
+			t.Run(name+" "+cache, func(t *testing.T) {
+				db := open(t, st, nil, func(c *ingest.Config) { c.CacheSize = size })
+				const writers, series = 8, 20
+				var wg sync.WaitGroup
+				for w := range writers {
+					wg.Go(func() {
+						for i := range series {
+							var req mapping.WriteRequest
+							add(&req, raw("__name__", "m", "a", fmt.Sprint(i%5), "b", fmt.Sprint(i)), sample(now+int64(w), 1))
+							if got, err := db.Append(t.Context(), &req); err != nil || got.Written != 1 {
+								t.Errorf("got %+v, %v", got, err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				got := read(t, st, db.settings.Schema)
+				if len(got) != series {
+					t.Errorf("%d writers of %d series made %d", writers, series, len(got))
+				}
+				for tsuid, samples := range got {
+					if len(samples) != writers {
+						t.Errorf("series %s has %d samples, want %d", tsuid, len(samples), writers)
+					}
+				}
+				if rows := indexRows(t, st); len(rows) != 2*series {
+					t.Errorf("the index has %d rows, want %d", len(rows), 2*series)
+				}
+				forward := strings.Count(dump(t, st, "tsdb-uid"), `"family":"id"`)
+				if want := 3 + 1 + 2 + series; forward != want { // counters, metric, tagks, tagvs, of which 5 are in both
+					t.Errorf("the UID table has %d forward cells and counters, want %d", forward, want)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkAppend writes 500 known series, 4 samples each.
+func BenchmarkAppend(b *testing.B) {
+	db := open(b, discard{storetest.NewMem()}, nil, nil)
+	var req mapping.WriteRequest
+	for i := range 500 {
+		labels := raw("__name__", "http_requests_total", "code", "200", "handler", "/api/v1/query", "instance",
+			fmt.Sprintf("10.0.0.%d:9090", i), "job", "prometheus", "method", "get")
+		add(&req, labels, sample(now, float64(i)), sample(now+15000, 1.5), sample(now+30000, 1e6), sample(now+45000, 2))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		*db.clock++
+		if _, err := db.Append(b.Context(), &req); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(req.Samples)*b.N)/b.Elapsed().Seconds(), "samples/s")
+}
