@@ -118,8 +118,9 @@ func (b *block) fill(ctx context.Context, q *Querier, mint, maxt int64) (full bo
 	return false, nil
 }
 
-// decode appends the samples of one row as a run. A cell that cannot be read is reported and passed over. Samples beyond
-// the row's hour, which a qualifier can name and no writer does, are left out: they might come after the next row's.
+// decode appends the samples of one row as a run. A cell that cannot be read is reported and passed over. Samples
+// beyond the row's hour, which a qualifier can name and no writer does, are left out: they might come after the next
+// row's.
 func (b *block) decode(q *Querier, row store.Row, mint, maxt int64, group int) {
 	key, err := q.Settings.Schema.ParseRowKey(row.Key)
 	if err != nil {

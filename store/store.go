@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 )
 
 // What a caller can do about an error decides its class; implementations wrap these.
@@ -78,19 +79,23 @@ type Store interface {
 	Increment(ctx context.Context, c Coord, delta int64) (int64, error)
 
 	// CheckAndPut writes, for each check on its own, Value into the cell if the cell is what Expect says, and reports
-	// for each whether it did. Each check is atomic and linearizable with all other writes of that cell. Checks of one
-	// call are independent, may run at the same time, and must name different cells. After an error any of them may
-	// have taken effect: read again.
+	// for each whether it did. Each check is atomic, and linearizable with Increments and other checks of that cell; of
+	// a Put that races with it the timestamp decides as ever (see Versions). Checks of one call are independent, may run
+	// at the same time, and must name different cells. After an error any of them may have taken effect: read again.
 	CheckAndPut(ctx context.Context, checks []Check) ([]bool, error)
 
 	// Close waits for the calls under way and releases what the store holds. It is called once.
 	Close() error
 }
 
-// Table names a table and its families.
+// Table names a table and its families. Splits and Retention are wishes for CreateTable: a store that has no use for them
+// leaves them aside, and Tables does not return them.
 type Table struct {
 	Name     string
 	Families []string // sorted, at least one
+
+	Splits    [][]byte      // first row keys, ascending, of parts that the table should be made of
+	Retention time.Duration // how long cells are to be kept, by their timestamps; 0: for ever
 }
 
 // Coord is the address of a cell.
@@ -104,7 +109,7 @@ type Coord struct {
 // Check is one conditional put.
 type Check struct {
 	Coord
-	Expect []byte // nil: the cell must be absent; else it must hold exactly these bytes
+	Expect []byte // empty: the cell must be absent, or hold no bytes; else it must hold exactly these
 	Value  []byte
 }
 
@@ -135,8 +140,8 @@ type Get struct {
 	Columns []Column // empty: all
 }
 
-// Range is the row keys from Start (inclusive) to Stop (exclusive). An empty Start is the table's beginning, an empty
-// Stop its end.
+// Range is the row keys from Start (inclusive) to Stop (exclusive), none if Stop is not behind Start. An empty Start is
+// the table's beginning, an empty Stop its end.
 type Range struct {
 	Start, Stop []byte
 }

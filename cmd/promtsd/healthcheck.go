@@ -18,7 +18,7 @@ func addHealthcheck(app *kingpin.Application) (string, command) {
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, *url, nil)
 		if err != nil {
-			return err
+			return fmt.Errorf("--url=%s: %w", *url, err)
 		}
 		start := time.Now()
 		res, err := http.DefaultClient.Do(req)

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"cmd/promtsd": {
 		"adapter", "adapter/wire", "query",
 		"mapping", "mapping/catalog", "mapping/index", "mapping/ingest", "mapping/uid",
-		"store", "store/cellio", "store/pebble",
+		"store", "store/cellio", "store/pebble", "store/hbase", "store/hbase/client",
 	},
 	"cmd/promtsd/promtest": {},
 
@@ -41,6 +41,8 @@ var mayImport = map[string][]string{
 
 	"store/hbase/wire":      {},
 	"store/hbase/rpc":       {"store/hbase/wire"},
+	"store/hbase/client":    {"store/hbase/rpc", "store/hbase/wire"},
+	"store/hbase":           {"store", "store/hbase/client", "store/hbase/wire"},
 	"store/hbase/hbasetest": {},
 	"store":                 {},
 }

@@ -18,7 +18,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	context.AfterFunc(ctx, stop) // a second signal ends promtsd at once
+	context.AfterFunc(ctx, stop)   // a second signal ends promtsd at once
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes away, of the log or of a dump, is seen by the writer's error
 	if err := execute(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}); err != nil {
 		fmt.Fprintf(os.Stderr, "promtsd: %v\n", err)
 		os.Exit(1)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/alecthomas/units"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/hbase"
+	"github.com/promtsd/promtsd/store/hbase/client"
 	"github.com/promtsd/promtsd/store/pebble"
 )
 
@@ -25,6 +29,11 @@ type storeFlags struct {
 	sync  bool
 	cache units.Base2Bytes
 	own   string
+
+	hbaseUser        string
+	hbaseTLS         bool
+	hbaseCompression []string
+	hbaseTimeout     time.Duration
 }
 
 type flagGroup interface {
@@ -33,49 +42,102 @@ type flagGroup interface {
 
 func addStoreFlags(g flagGroup) *storeFlags {
 	f := new(storeFlags)
-	g.Flag("store.url", "Where the tables are: pebble:DIRECTORY is the embedded store, made on first use.").
-		Default("pebble:data").StringVar(&f.url)
+	g.Flag("store.url", "Where the tables are: pebble:DIRECTORY is the embedded store, made on first use; "+
+		"hbase://ZOOKEEPER:2181[,...][/ZNODE] an HBase cluster; hbase+rpc://HOST:16000[,...] one that is found through its "+
+		"masters, without ZooKeeper.").Default("pebble:data").StringVar(&f.url)
 	g.Flag("store.sync", "Flush every write to the disk before it is acknowledged. With --no-store.sync a crash of the "+
 		"machine (not of promtsd) may lose the last second of acknowledged samples.").Default("true").BoolVar(&f.sync)
 	g.Flag("store.cache", "Memory of the embedded store's block cache.").Default("256MiB").BytesVar(&f.cache)
+	g.Flag("hbase.user", "Who promtsd says it is to HBase.").Default("promtsd").StringVar(&f.hbaseUser)
+	g.Flag("hbase.tls", "Speak TLS to HBase's servers.").BoolVar(&f.hbaseTLS)
+	g.Flag("hbase.timeout", "How long a call to HBase may take, its repetitions included, before a request is answered "+
+		"503.").Default("1m").DurationVar(&f.hbaseTimeout)
+	g.Flag("hbase.compression", "Codec of the tables that init makes; may be given more than once, and the first that the "+
+		"cluster accepts is taken.").Default("zstd", "snappy", "lz4", "gz", "none").StringsVar(&f.hbaseCompression)
 	g.Flag("table.promtsd", "Name of the table that promtsd keeps for itself: settings, and the series of each day.").
 		Default(catalog.DefaultTables().Own).StringVar(&f.own)
 	return f
 }
 
-// dir is the directory of the embedded store.
-func (f *storeFlags) dir() (string, error) {
-	scheme, dir, _ := strings.Cut(f.url, ":")
-	// With two slashes, what is meant to be a host, or a relative directory, would be taken from the root.
-	if scheme != "pebble" || dir == "" || strings.HasPrefix(dir, "//") {
-		return "", fmt.Errorf("--store.url=%s: must be pebble:DIRECTORY, such as pebble:data or pebble:/var/lib/promtsd", f.url)
-	}
-	return dir, nil
+// place is a parsed --store.url.
+type place struct {
+	dir       string // of an embedded store; empty for HBase
+	zooKeeper []string
+	znode     string // empty: HBase's default
+	masters   []string
 }
 
-// open opens the store, and makes it if there is none. registerer may be nil.
+func (f *storeFlags) place() (place, error) {
+	var p place
+	scheme, rest, _ := strings.Cut(f.url, ":")
+	hosts, znode, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "/")
+	switch {
+	// With two slashes, what is meant to be a host, or a relative directory, would be taken from the root.
+	case scheme == "pebble" && rest != "" && !strings.HasPrefix(rest, "//"):
+		p.dir = rest
+		return p, nil
+	case scheme == "hbase" && strings.HasPrefix(rest, "//") && hosts != "":
+		p.zooKeeper = strings.Split(hosts, ",")
+		if znode != "" {
+			p.znode = "/" + znode
+		}
+		return p, nil
+	case scheme == "hbase+rpc" && strings.HasPrefix(rest, "//") && hosts != "" && znode == "":
+		p.masters = strings.Split(hosts, ",")
+		return p, nil
+	}
+	return p, fmt.Errorf("--store.url=%s: must be pebble:DIRECTORY, such as pebble:data or pebble:/var/lib/promtsd, "+
+		"or hbase://HOST:PORT[,HOST:PORT][/ZNODE], or hbase+rpc://HOST:PORT[,HOST:PORT]", f.url)
+}
+
+// open opens the store; an embedded one is made if there is none. registerer may be nil.
 func (f *storeFlags) open(logger *slog.Logger, registerer prometheus.Registerer) (store.Store, error) {
-	dir, err := f.dir()
+	p, err := f.place()
 	if err != nil {
 		return nil, err
 	}
-	return pebble.Open(pebble.Config{
-		Dir: dir, NoSync: !f.sync, CacheBytes: int64(f.cache), Registerer: registerer, Logger: logger,
-	})
+	if p.dir != "" {
+		return pebble.Open(pebble.Config{
+			Dir: p.dir, NoSync: !f.sync, CacheBytes: int64(f.cache), Registerer: registerer, Logger: logger,
+		})
+	}
+	config := hbase.Config{
+		Client: client.Config{
+			ZooKeeper: p.zooKeeper, ZNode: p.znode, Masters: p.masters,
+			User: f.hbaseUser, OperationTimeout: f.hbaseTimeout,
+		},
+		Registerer: registerer, Logger: logger,
+	}
+	if f.hbaseTLS {
+		config.Client.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	for _, codec := range f.hbaseCompression {
+		config.Compression = append(config.Compression, strings.ToUpper(codec))
+	}
+	st, err := hbase.Open(config)
+	if err != nil {
+		return nil, fmt.Errorf("--store.url=%s: %w", f.url, err)
+	}
+	return st, nil
 }
+
+// embedded tells whether the store is this process's own.
+func (f *storeFlags) embedded() bool { return strings.HasPrefix(f.url, "pebble:") }
 
 // openExisting opens the store, but makes none: whoever reads a store that is not there has named the wrong one.
 func (f *storeFlags) openExisting(logger *slog.Logger) (store.Store, error) {
-	dir, err := f.dir()
+	p, err := f.place()
 	if err != nil {
 		return nil, err
 	}
-	found, err := lsm.Peek(dir, vfs.Default)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look for a store in %s: %w", dir, err)
-	}
-	if err != nil || !found.Exists {
-		return nil, fmt.Errorf("--store.url=%s: there is no store in %s", f.url, dir)
+	if p.dir != "" {
+		found, err := lsm.Peek(p.dir, vfs.Default)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("look for a store in %s: %w", p.dir, err)
+		}
+		if err != nil || !found.Exists {
+			return nil, fmt.Errorf("--store.url=%s: there is no store in %s", f.url, p.dir)
+		}
 	}
 	return f.open(logger, nil)
 }

@@ -128,13 +128,20 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	return f.listen(ctx, logger, handler)
 }
 
-// adopt makes the tables of a new store, or reads the settings of one that exists.
-func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.Store) (catalog.Settings, error) {
-	settings, created, err := catalog.Init(ctx, st, f.store.own, f.settings.asked())
-	if err != nil {
-		return settings, err
+// adopt reads the settings of the store, and makes the tables of a new embedded one. In a cluster that is for init to do:
+// who starts serve with a wrong address shall not find tables there afterwards.
+func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.Store) (settings catalog.Settings, err error) {
+	attrs := []any{"store", f.store.url}
+	if f.store.embedded() {
+		var created []string
+		settings, created, err = catalog.Init(ctx, st, f.store.own, f.settings.asked())
+		attrs = append(attrs, "created", created)
+	} else {
+		settings, err = catalog.Open(ctx, st, f.store.own, f.settings.asked())
 	}
-	attrs := []any{"store", f.store.url, "created", created}
+	if err != nil {
+		return settings, initHint(err)
+	}
 	for _, s := range settings.Text() {
 		attrs = append(attrs, s[0], s[1])
 	}

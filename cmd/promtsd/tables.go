@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -96,7 +97,7 @@ func addCellsDump(app *kingpin.Application) (string, command) {
 				}
 			}
 			w := env.out
-			if *output != "-" {
+			if !isStandard(*output) {
 				f, err := os.Create(*output)
 				if err != nil {
 					return err
@@ -105,7 +106,11 @@ func addCellsDump(app *kingpin.Application) (string, command) {
 				w = f
 			}
 			p := newProgress(env.err)
-			return cellio.Dump(ctx, st, names, w, func(cells int) { p.report("%d cells written", cells) })
+			err = cellio.Dump(ctx, st, names, w, func(cells int) { p.report("%d cells written", cells) })
+			if errors.Is(err, syscall.EPIPE) {
+				return nil // head, for one, has seen enough
+			}
+			return err
 		})
 	}
 }
@@ -141,9 +146,13 @@ func cellsCommand(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("cells", "The cells of any table, as they are.")
 }
 
+// isStandard says that a file's name stands for the standard input or output. The parser of arguments makes a lone dash
+// an empty text.
+func isStandard(name string) bool { return name == "-" || name == "" }
+
 // openInput opens a file to be read twice; the standard input is kept in a temporary file for that.
 func openInput(name string, stdin io.Reader) (r io.ReadSeeker, done func(), err error) {
-	if name != "-" {
+	if !isStandard(name) {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, nil, err

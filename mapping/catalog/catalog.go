@@ -102,7 +102,8 @@ func (s Settings) tables() []store.Table {
 	}
 }
 
-// read returns the recorded texts by setting, and the settings that they make, with defaults for those that are missing.
+// read returns the recorded texts by setting, and the settings that they make, with defaults for those that are
+// missing.
 func read(ctx context.Context, st store.Store, own string) (s Settings, recorded map[string]string, err error) {
 	s = Default()
 	s.Tables.Own = own

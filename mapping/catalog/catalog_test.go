@@ -100,8 +100,13 @@ func TestInit_MakesTablesAndRecordsTheSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := fmt.Sprint(tables), "[{promtsd [p]} {tsdb [t]} {tsdb-meta [name]} {tsdb-uid [id name]}]"; got != want {
-				t.Errorf("tables are %s, want %s", got, want)
+			var got []string
+			for _, table := range tables {
+				got = append(got, fmt.Sprint(table.Name, table.Families))
+			}
+			wantTables := []string{"promtsd[p]", "tsdb[t]", "tsdb-meta[name]", "tsdb-uid[id name]"}
+			if !slices.Equal(got, wantTables) {
+				t.Errorf("tables are %q, want %q", got, wantTables)
 			}
 			wantCells := map[string]string{
 				"salt.width": "1", "salt.buckets": "20", "uid.width.metric": "3", "uid.width.tagk": "3", "uid.width.tagv": "4",
@@ -134,7 +139,8 @@ func TestOpen_MismatchNamesTheFlagAndWhatIsRecorded(t *testing.T) {
 	st := storetest.NewMem()
 	recorded := map[string]string{
 		catalog.SaltWidth: "2", catalog.SaltBuckets: "300", catalog.MetricWidth: "4", catalog.TagkWidth: "2",
-		catalog.TagvWidth: "5", catalog.NamesMode: "opentsdb", catalog.TableData: "d", catalog.TableUID: "u", catalog.TableMeta: "m",
+		catalog.TagvWidth: "5", catalog.NamesMode: "opentsdb",
+		catalog.TableData: "d", catalog.TableUID: "u", catalog.TableMeta: "m",
 	}
 	want, _, err := catalog.Init(t.Context(), st, own, recorded)
 	if err != nil {
@@ -143,7 +149,8 @@ func TestOpen_MismatchNamesTheFlagAndWhatIsRecorded(t *testing.T) {
 	others := map[string]string{
 		// A salt of 1 byte cannot hold the recorded number of buckets, and "u" is another table: still a mismatch.
 		catalog.SaltWidth: "1", catalog.SaltBuckets: "20", catalog.MetricWidth: "3", catalog.TagkWidth: "3",
-		catalog.TagvWidth: "3", catalog.NamesMode: "raw", catalog.TableData: "u", catalog.TableUID: "x", catalog.TableMeta: "y",
+		catalog.TagvWidth: "3", catalog.NamesMode: "raw",
+		catalog.TableData: "u", catalog.TableUID: "x", catalog.TableMeta: "y",
 	}
 	for name, text := range recorded {
 		for verb, call := range map[string]func(map[string]string) (catalog.Settings, error){
@@ -261,7 +268,8 @@ func TestInit_RefusesATableOfAnotherKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := catalog.Init(t.Context(), st, own, nil)
-	if !errors.Is(err, mapping.ErrInvalid) || !strings.Contains(err.Error(), `table "tsdb-uid" exists and has no family "name"`) {
+	const want = `table "tsdb-uid" exists and has no family "name"`
+	if !errors.Is(err, mapping.ErrInvalid) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -293,7 +301,8 @@ func TestInit_CompletesAHalfWrittenRecordAndKeepsWhatIsThere(t *testing.T) {
 			}
 			other := map[string]string{catalog.SaltWidth: "2"}
 			_, _, err := catalog.Init(t.Context(), st, own, other)
-			if _, recorded := kept[catalog.SaltWidth]; recorded != errors.Is(err, catalog.ErrMismatch) || !recorded && err != nil {
+			_, recorded := kept[catalog.SaltWidth]
+			if recorded != errors.Is(err, catalog.ErrMismatch) || !recorded && err != nil {
 				t.Errorf("Init with %v of a record with %v: got %v", other, kept, err)
 			}
 			s, _, err := catalog.Init(t.Context(), st, own, nil)
@@ -398,7 +407,8 @@ func TestInit_OfTwoAtOnceOneWins(t *testing.T) {
 		t.Fatalf("got errors %v and %v, want none and ErrMismatch", errs[0], errs[1])
 	}
 	want := asked[winner]
-	if s := got[winner]; fmt.Sprint(s.Schema.SaltWidth) != want[catalog.SaltWidth] || s.Tables.Data != want[catalog.TableData] {
+	s := got[winner]
+	if fmt.Sprint(s.Schema.SaltWidth) != want[catalog.SaltWidth] || s.Tables.Data != want[catalog.TableData] {
 		t.Errorf("got %+v, want %v", s, want)
 	}
 	if s, err := catalog.Open(t.Context(), st, own, nil); err != nil || s != got[winner] {

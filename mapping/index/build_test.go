@@ -128,7 +128,8 @@ func dump(t testing.TB, st store.Store, settings catalog.Settings) string {
 		t.Fatal(err)
 	}
 	lines := bytes.Split(out.Bytes(), []byte("\n"))
-	lines = slices.DeleteFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(fmt.Sprintf("%x", "settings"))) })
+	settingsRow := fmt.Appendf(nil, "%x", "settings")
+	lines = slices.DeleteFunc(lines, func(line []byte) bool { return bytes.Contains(line, settingsRow) })
 	return string(bytes.Join(lines, []byte("\n")))
 }
 
@@ -188,7 +189,8 @@ func TestBuild_WritesEachSeriesDayOnceAndPassesOverForeignKeys(t *testing.T) {
 		}
 		var b store.Batch
 		none := make([]byte, db.settings.Schema.MetricWidth) // the metric of global annotations
-		b.Put("tsdb", db.settings.Schema.AppendRowKey(nil, none, mapping.BaseTime(noon)), "t", []byte{1, 0, 0}, 1, []byte("{}"))
+		global := db.settings.Schema.AppendRowKey(nil, none, mapping.BaseTime(noon))
+		b.Put("tsdb", global, "t", []byte{1, 0, 0}, 1, []byte("{}"))
 		b.Put("tsdb", []byte("a key of nobody"), "t", []byte{0, 0}, 1, []byte{1})
 		db.apply(&b)
 		rows, seriesDays := 0, 0

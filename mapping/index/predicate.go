@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -38,13 +39,13 @@ func (r *Reader) newPredicate(ctx context.Context, matchers []*labels.Matcher) (
 	for _, m := range matchers {
 		byLabel[m.Name] = append(byLabel[m.Name], m)
 	}
-	if ms := byLabel[labels.MetricName]; ms != nil {
+	if ms := byLabel[model.MetricNameLabel]; ms != nil {
 		metrics, err := p.resolveMetrics(ctx, ms)
 		if err != nil || len(metrics) == 0 {
 			return nil, err
 		}
 		p.metrics = metrics
-		delete(byLabel, labels.MetricName)
+		delete(byLabel, model.MetricNameLabel)
 	}
 	var keys []uid.Name
 	for label := range byLabel {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -59,7 +60,7 @@ func buildLabels(b *labels.ScratchBuilder, texts []uid.Text) (labels.Labels, boo
 	}
 	b.Reset()
 	if metric := texts[0].Text; metric != mapping.NoMetric {
-		b.Add(labels.MetricName, metric)
+		b.Add(model.MetricNameLabel, metric)
 	}
 	eachTag(texts, b.Add)
 	b.Sort()
@@ -68,18 +69,18 @@ func buildLabels(b *labels.ScratchBuilder, texts []uid.Text) (labels.Labels, boo
 		// Two tagks that read alike, or a repeated tagk: the last one counts, as in OpenTSDB. Sort may have changed
 		// their order, so that they are taken from the texts again.
 		once := labels.NewBuilder(labels.EmptyLabels())
-		once.Set(labels.MetricName, ls.Get(labels.MetricName))
+		once.Set(model.MetricNameLabel, ls.Get(model.MetricNameLabel))
 		eachTag(texts, func(name, value string) { once.Set(name, value) })
 		ls = once.Labels()
 	}
 	return ls, true
 }
 
-// eachTag calls f with the tags that are labels. A tag that OpenTSDB was given under the metric name's own label is none:
-// the row key begins with the metric, and series are found by that.
+// eachTag calls f with the tags that are labels. A tag that OpenTSDB was given under the metric name's own label is
+// none: the row key begins with the metric, and series are found by that.
 func eachTag(texts []uid.Text, f func(name, value string)) {
 	for i := 1; i < len(texts); i += 2 {
-		if name := texts[i].Text; name != mapping.NoTagk && name != labels.MetricName {
+		if name := texts[i].Text; name != mapping.NoTagk && name != model.MetricNameLabel {
 			f(name, texts[i+1].Text)
 		}
 	}

@@ -92,7 +92,8 @@ func TestRowRegexp_MatchesWhatMatchKeeps(t *testing.T) {
 		for range 10 {
 			var tags []mapping.Tag // sorted, and a tagk may repeat
 			for range rapid.IntRange(0, 5).Draw(t, "tags") {
-				tags = append(tags, mapping.Tag{Key: genUID(s, mapping.Tagk).Draw(t, "k"), Value: genUID(s, mapping.Tagv).Draw(t, "v")})
+				key, value := genUID(s, mapping.Tagk).Draw(t, "k"), genUID(s, mapping.Tagv).Draw(t, "v")
+				tags = append(tags, mapping.Tag{Key: key, Value: value})
 			}
 			s.SortTags(tags)
 			tsuid := s.AppendTSUID(nil, genUID(s, mapping.Metric).Draw(t, "metric"), tags)
@@ -119,7 +120,9 @@ func TestRowRanges_AreAscendingAndHoldTheHoursAskedFor(t *testing.T) {
 	for _, r := range rowRanges(s, []mapping.UID{7, 255}, 3600, 7200) {
 		got = append(got, fmt.Sprintf("%x-%x", r.Start, r.Stop))
 	}
-	want := []string{"000700000e10-000700001c21", "00ff00000e10-00ff00001c21", "010700000e10-010700001c21", "01ff00000e10-01ff00001c21"}
+	want := []string{
+		"000700000e10-000700001c21", "00ff00000e10-00ff00001c21", "010700000e10-010700001c21", "01ff00000e10-01ff00001c21",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -131,8 +131,10 @@ var known = []struct {
 	{"bare", "bare", []string{mapping.NoTagk, mapping.NoTagv}, labels.FromStrings("__name__", "bare")},
 	{"café", "caf\xe9", []string{"\xe9", "na\xefve"}, labels.FromStrings("__name__", "café", "é", "naïve")},
 	{"down", "down", []string{"job", "b"}, labels.FromStrings("__name__", "down", "job", "b")},
-	{"up1", "up", []string{"job", "a", "instance", "1"}, labels.FromStrings("__name__", "up", "instance", "1", "job", "a")},
-	{"up2", "up", []string{"instance", "2", "job", "a"}, labels.FromStrings("__name__", "up", "instance", "2", "job", "a")},
+	{"up1", "up", []string{"job", "a", "instance", "1"},
+		labels.FromStrings("__name__", "up", "instance", "1", "job", "a")},
+	{"up2", "up", []string{"instance", "2", "job", "a"},
+		labels.FromStrings("__name__", "up", "instance", "2", "job", "a")},
 	{"upb", "up", []string{"job", "b"}, labels.FromStrings("__name__", "up", "job", "b")},
 	{"nameless", mapping.NoMetric, []string{"job", "a"}, labels.FromStrings("job", "a")},
 }
@@ -296,7 +298,7 @@ func TestSelect_ListsBothTSUIDsOfOneLabelSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s := result.Series; len(s) != 2 || !labels.Equal(s[0].Labels, s[1].Labels) ||
-				!slices.EqualFunc(s, [][]byte{utf8, latin1}, func(s index.Series, b []byte) bool { return string(s.TSUID) == string(b) }) {
+				string(s[0].TSUID) != string(utf8) || string(s[1].TSUID) != string(latin1) {
 				t.Errorf("index %v, %v: got %x, want %x and %x", complete, matchers, s, utf8, latin1)
 			}
 		}
@@ -353,7 +355,9 @@ func TestSelect_PassesOverWhatIsNoSeries(t *testing.T) {
 	db.apply(&b)
 	for _, complete := range []bool{true, false} {
 		for _, mint := range []int64{noon, 0} {
-			for _, matchers := range [][]*labels.Matcher{{eq("__name__", "m")}, {re("__name__", ".*")}, {ne("k", "x")}, {re("k", ".*")}} {
+			for _, matchers := range [][]*labels.Matcher{
+				{eq("__name__", "m")}, {re("__name__", ".*")}, {ne("k", "x")}, {re("k", ".*")},
+			} {
 				result, err := db.reader(complete).Select(t.Context(), mint, noon, 0, matchers...)
 				if err != nil || len(result.Series) != 1 || string(result.Series[0].TSUID) != string(good) {
 					t.Errorf("index %v, from %d, %v: got %v, %v, want the one good series", complete, mint, matchers, result, err)

@@ -132,6 +132,7 @@ func (a *Appender) encode(j *job, req *mapping.WriteRequest, now int64, result *
 	if a.Limits.Future > 0 {
 		latest = min(latest, now+a.Limits.Future.Milliseconds())
 	}
+	given := int64(0)
 	for i, s := range j.series {
 		if s == nil {
 			continue
@@ -139,17 +140,21 @@ func (a *Appender) encode(j *job, req *mapping.WriteRequest, now int64, result *
 		rs := req.Series[i]
 		s.mu.Lock()
 		refused, bad := a.encodeSeries(j, s, req.Samples[rs.From:rs.To], now, latest)
+		given = max(given, s.runTime)
 		s.mu.Unlock()
 		result.Written += rs.To - rs.From - refused
 		if refused > 0 {
 			result.Refuse(mapping.ReasonTimestamp, refused, a.timeError(rs.Labels, bad, now))
 		}
 	}
+	a.cache.gave(given)
 }
 
 // encodeSeries does so for one series. It returns how many samples it refused for their times, and the first of those
 // times.
-func (a *Appender) encodeSeries(j *job, s *series, samples []mapping.Sample, now, latest int64) (refused int, bad int64) {
+func (a *Appender) encodeSeries(
+	j *job, s *series, samples []mapping.Sample, now, latest int64,
+) (refused int, bad int64) {
 	const none = ^uint32(0) // no base time: they are multiples of 3600
 	base, noted := none, false
 	var day index.Day
@@ -175,7 +180,8 @@ func (a *Appender) encodeSeries(j *job, s *series, samples []mapping.Sample, now
 		j.cell, flags = mapping.AppendValue(j.cell[:0], sample.V)
 		value := len(j.cell)
 		j.cell = mapping.AppendQualifier(j.cell, uint32(sample.T-int64(base)*1000), flags)
-		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell[value:], s.cellTime(sample.T, now), j.cell[:value])
+		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell[value:], s.cellTime(sample.T, now),
+			j.cell[:value])
 	}
 	return refused, bad
 }

@@ -2,12 +2,9 @@ package ingest_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -145,12 +142,13 @@ func TestAppend_WritesTheCellsAsTheyAreDrawn(t *testing.T) {
 			db.Limits.Future = time.Hour
 			db.append(t, raw("__name__", "up", "job", "a"),
 				sample(now, 1), sample(now+1, 1.5), sample(now+60*60_000-2264620, math.Float64frombits(0x7ff0000000000002)))
-			const at = `,"timestamp":1795253864620,"value":`
+			const data, at = `"family":"t","qualifier":`, `,"timestamp":1795253864620,"value":`
 			want := strings.Join([]string{
-				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001","family":"t","qualifier":"f8a38b00"` + at + `"01"}`,
-				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001","family":"t","qualifier":"f8a38b4b"` + at + `"3fc00000"}`,
-				`{"table":"tsdb","row":"` + c.salt + `0000016b016ba0000001000001","family":"t","qualifier":"f000000f"` + at + `"7ff0000000000002"}`,
-				`{"table":"tsdb-meta","row":"000001000001000001","family":"name","qualifier":"74735f637472"` + at + `"0000000000000001"}`,
+				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001",` + data + `"f8a38b00"` + at + `"01"}`,
+				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001",` + data + `"f8a38b4b"` + at + `"3fc00000"}`,
+				`{"table":"tsdb","row":"` + c.salt + `0000016b016ba0000001000001",` + data + `"f000000f"` + at + `"7ff0000000000002"}`,
+				`{"table":"tsdb-meta","row":"000001000001000001","family":"name","qualifier":"74735f637472"` +
+					at + `"0000000000000001"}`,
 				`{"table":"promtsd","row":"64512a000001000001000001","family":"p","qualifier":""` + at + `""}`, "",
 			}, "\n")
 			got := dump(t, db.store, "tsdb", "tsdb-meta", "promtsd")
@@ -170,142 +168,6 @@ func TestAppend_WritesTheCellsAsTheyAreDrawn(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestAppend_RefusesWhatCannotBeStoredAndKeepsTheRest(t *testing.T) {
-	long := func(n int) string { return strings.Repeat("x", n) }
-	var many []string
-	for i := range 70 {
-		many = append(many, fmt.Sprintf("l%02d", i), "v")
-	}
-	cases := []struct {
-		labels []byte
-		reason mapping.Reason
-		text   string
-	}{
-		{raw("__name__", "bad\xff"), mapping.ReasonInvalidLabels, `label "__name__": name and value must be UTF-8`},
-		{raw("__name__", "m", long(1<<20)+"\xff", "v"), mapping.ReasonInvalidLabels, "name and value must be UTF-8"},
-		{raw("__name__", "m", "", "v"), mapping.ReasonInvalidLabels, "a label has no name"},
-		{raw("__name__", "m", "a", "1", "b", "2", "a", "1"), mapping.ReasonInvalidLabels, `label "a" is there twice`},
-		{raw("__name__", "m", "__name__", "n"), mapping.ReasonInvalidLabels, `label "__name__" is there twice`},
-		{raw("__name__", "m", long(41), "v"), mapping.ReasonLabelLimit, "has 41 bytes, --write.max-label-name-bytes allows 40"},
-		{raw("__name__", "m", "a", long(51)), mapping.ReasonLabelLimit, "has 51 bytes, --write.max-label-value-bytes allows 50"},
-		{raw("__name__", long(51)), mapping.ReasonLabelLimit, "has 51 bytes, --write.max-label-value-bytes allows 50"},
-		{raw(append(many, "__name__", "m")...), mapping.ReasonLabelLimit, "71 labels, --write.max-labels allows 70"},
-		{raw("job", "a"), mapping.ReasonInvalidLabels, "no metric name (label __name__)"},
-		{raw("__name__", "", "job", "a"), mapping.ReasonInvalidLabels, "no metric name (label __name__)"},
-		{[]byte("\x0a\x05garbage"), mapping.ReasonInvalidLabels, "label bytes"},
-		{[]byte("nonsense"), mapping.ReasonInvalidLabels, "label bytes"},
-	}
-	for _, c := range cases {
-		db := open(t, storetest.NewMem(), nil, nil)
-		req := mapping.WriteRequest{NeedMetricName: true}
-		add(&req, raw("__name__", "good", "n", "1"), sample(now, 1))
-		add(&req, c.labels, sample(now, 2), sample(now+1, 2), sample(-1, 2))
-		add(&req, raw("__name__", "good", "n", "2"), sample(now, 3))
-		for _, again := range []bool{false, true} { // the second time with what the cache then holds
-			got, err := db.Append(t.Context(), &req)
-			if err != nil || got.Written != 2 || len(got.Refused) != 1 || got.Refused[c.reason] != 3 || len(got.Examples) != 1 {
-				t.Errorf("%.80q, again %v: got %+v, %v, want 2 written and 3 refused for %s", c.labels, again, got, err, c.reason)
-				continue
-			}
-			text := got.Examples[0].Error()
-			if !strings.Contains(text, c.text) || !strings.HasPrefix(text, "series {") || !errors.Is(got.Examples[0], mapping.ErrInvalid) {
-				t.Errorf("%.80q: the text is %q, want it to say %q", c.labels, text, c.text)
-			}
-			if len(text) > 1000 {
-				t.Errorf("%.80q: the text has %d bytes", c.labels, len(text))
-			}
-		}
-		if got := read(t, db.store, db.settings.Schema); len(got) != 2 {
-			t.Errorf("%.80q: the data table holds %v, want the two good series", c.labels, got)
-		}
-	}
-}
-
-func TestAppend_RefusesTimesThatNoRowCanHoldOrThatAreTooFarAhead(t *testing.T) {
-	for _, c := range []struct {
-		t      int64
-		future time.Duration
-		text   string // empty: it is taken
-	}{
-		{0, limits.Future, ""},
-		{-1, limits.Future, "timestamp -1 ms is outside"},
-		{math.MinInt64, limits.Future, "is outside"},
-		{now + 600_000, limits.Future, ""},
-		{now + 600_001, limits.Future, "timestamp 2026-11-21T09:47:44.621Z is 10m0.001s ahead of the clock, --write.max-future allows 10m0s"},
-		{mapping.MaxTime, limits.Future, "ahead of the clock"},
-		{mapping.MaxTime, 0, ""},
-		{mapping.MaxTime + 1, 0, "the years 1970 to 2106"},
-		{math.MaxInt64, 0, "the years 1970 to 2106"},
-		{math.MaxInt64, math.MaxInt64, "the years 1970 to 2106"},
-	} {
-		db := open(t, storetest.NewMem(), nil, func(c2 *ingest.Config) { c2.Limits.Future = c.future })
-		var req mapping.WriteRequest
-		add(&req, raw("__name__", "m", "a", "b"), sample(c.t, 1), sample(now, 2), sample(c.t, 3), sample(now+1, 4))
-		got, err := db.Append(t.Context(), &req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.text == "" {
-			if got.Written != 4 || got.Refused != nil {
-				t.Errorf("time %d: got %+v, want 4 written", c.t, got)
-			}
-			continue
-		}
-		if got.Written != 2 || got.Refused[mapping.ReasonTimestamp] != 2 || len(got.Examples) != 1 {
-			t.Errorf("time %d: got %+v, want 2 written and 2 refused", c.t, got)
-			continue
-		}
-		if text := got.Examples[0].Error(); !strings.Contains(text, c.text) || !strings.HasPrefix(text, `series {__name__="m", a="b"}: `) {
-			t.Errorf("time %d: the text is %q, want it to say %q", c.t, text, c.text)
-		}
-	}
-}
-
-func TestAppend_RefusesARowKeyThatNoStoreHolds(t *testing.T) {
-	db := open(t, storetest.NewMem(), map[string]string{catalog.TagkWidth: "8", catalog.TagvWidth: "8"},
-		func(c *ingest.Config) { c.Limits.Labels = 1 << 20 })
-	pairs := []string{"__name__", "m"}
-	for i := range 2048 {
-		pairs = append(pairs, fmt.Sprint("l", i), "v")
-	}
-	var req mapping.WriteRequest
-	add(&req, raw(pairs...), sample(now, 1))
-	add(&req, raw(pairs[:2]...), sample(now, 2))
-	got, err := db.Append(t.Context(), &req)
-	if err != nil || got.Written != 1 || got.Refused[mapping.ReasonLabelLimit] != 1 ||
-		!strings.Contains(fmt.Sprint(got.Examples), "at most 32767 can be stored") {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-func TestAppend_RefusesNamelessSeriesOnlyWhereANameIsNeeded(t *testing.T) {
-	db := open(t, storetest.NewMem(), nil, nil)
-	for range 2 { // made, and cached
-		db.append(t, raw("job", "a"), sample(now, 1))
-		req := mapping.WriteRequest{NeedMetricName: true}
-		add(&req, raw("job", "a"), sample(now+1, 1))
-		add(&req, nil, sample(now+1, 1))
-		got, err := db.Append(t.Context(), &req)
-		if err != nil || got.Written != 0 || got.Refused[mapping.ReasonInvalidLabels] != 2 {
-			t.Errorf("got %+v, %v, want 2 refused", got, err)
-		}
-	}
-	db.append(t, nil, sample(now, 1)) // no label at all
-	want := map[string]map[int64]float64{
-		"000001000001000001": {now: 1}, // no_metric, job=a
-		"000001000002000002": {now: 1}, // no_metric, no_tags=no_tags
-	}
-	if got := read(t, db.store, db.settings.Schema); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the data table holds %v, want %v", got, want)
-	}
-	names := dump(t, db.store, "tsdb-uid")
-	for _, stored := range []string{mapping.NoMetric, mapping.NoTagk} {
-		if !strings.Contains(names, fmt.Sprintf(`"row":"%x","family":"id"`, stored)) {
-			t.Errorf("the UID table does not hold %q:\n%s", stored, names)
-		}
 	}
 }
 
@@ -342,8 +204,10 @@ func TestAppend_AllLabelBytesOfASeriesAreOneSeries(t *testing.T) {
 		}
 		if name == "a large cache" {
 			const want = "# HELP promtsd_ingest_series_resolved_total Series that were not in the series cache and whose UIDs " +
-				"were looked up or assigned.\n# TYPE promtsd_ingest_series_resolved_total counter\npromtsd_ingest_series_resolved_total 1\n"
-			if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "promtsd_ingest_series_resolved_total"); err != nil {
+				"were looked up or assigned.\n# TYPE promtsd_ingest_series_resolved_total counter\n" +
+				"promtsd_ingest_series_resolved_total 1\n"
+			err := testutil.GatherAndCompare(registry, strings.NewReader(want), "promtsd_ingest_series_resolved_total")
+			if err != nil {
 				t.Error(err)
 			}
 		}
@@ -376,155 +240,6 @@ func TestAppend_TakesSeriesOfAnyNumberOfLabels(t *testing.T) {
 }
 
 // indexRows are the rows of the index, meta rows first.
-func indexRows(t testing.TB, st store.Store) (rows []string) {
-	for _, line := range regexp.MustCompile(`"row":"([0-9a-f]+)"`).FindAllStringSubmatch(dump(t, st, "tsdb-meta", "promtsd"), -1) {
-		if line[1] != fmt.Sprintf("%x", "settings") {
-			rows = append(rows, line[1])
-		}
-	}
-	return slices.Compact(rows)
-}
-
-func TestAppend_IndexRowsComeWithTheFirstSampleOfADayOnly(t *testing.T) {
-	spy := &spy{Store: storetest.NewMem()}
-	db := open(t, spy, nil, nil)
-	labels := raw("__name__", "m", "a", "b")
-	for _, c := range []struct {
-		times []int64
-		want  string
-	}{
-		{[]int64{now}, "tsdb-meta promtsd tsdb"},
-		{[]int64{now}, "tsdb"},
-		{[]int64{now + 1, now + mapping.HourMs}, "tsdb tsdb"},
-		{[]int64{now + day, now + day + 1}, "promtsd tsdb tsdb"},
-		{[]int64{now, now + day}, "tsdb tsdb"},
-		{[]int64{now - 3*day, now}, "promtsd tsdb tsdb"},
-		{[]int64{now - 3*day}, "tsdb"},
-		{[]int64{now - 70*day}, "promtsd tsdb"}, // too long ago to be remembered
-		{[]int64{now - 70*day}, "promtsd tsdb"},
-		{[]int64{now + 200*day}, "promtsd tsdb"},
-	} {
-		spy.seen = nil
-		*db.clock = now + 300*day
-		var samples []mapping.Sample
-		for _, at := range c.times {
-			samples = append(samples, sample(at, 1))
-		}
-		db.append(t, labels, samples...)
-		if got := strings.Join(spy.seen, "; "); got != c.want {
-			t.Errorf("samples at %v: the batches hold %s, want %s", c.times, got, c.want)
-		}
-	}
-}
-
-func TestAppend_IndexRowsAreWrittenAgainAfterAFailure(t *testing.T) {
-	for _, when := range []storetest.When{storetest.Before, storetest.After} {
-		mem := storetest.NewMem()
-		spy := &spy{Store: storetest.Faulty(mem, storetest.Fault{Verb: storetest.Apply, Call: 1, When: when},
-			storetest.Fault{Verb: storetest.Apply, Call: 3, When: when})}
-		db := open(t, spy, nil, nil)
-		var req mapping.WriteRequest
-		add(&req, raw("__name__", "m", "a", "b"), sample(now, 1))
-		var later mapping.WriteRequest
-		add(&later, raw("__name__", "m", "a", "b"), sample(now-day, 2), sample(now, 2))
-		for i, c := range []struct {
-			req  *mapping.WriteRequest
-			fail bool
-			want string
-		}{
-			{&req, true, "tsdb-meta promtsd tsdb"},
-			{&req, false, "tsdb-meta promtsd tsdb"},
-			{&later, true, "promtsd tsdb tsdb"},
-			{&later, false, "promtsd tsdb tsdb"},
-			{&later, false, "tsdb tsdb"},
-		} {
-			spy.seen = nil
-			got, err := db.Append(t.Context(), c.req)
-			if c.fail && (!errors.Is(err, store.ErrUnavailable) || got.Written != 0) || !c.fail && err != nil {
-				t.Errorf("request %d: got %+v, %v", i, got, err)
-			}
-			if got := strings.Join(spy.seen, "; "); got != c.want {
-				t.Errorf("request %d: the batches hold %s, want %s", i, got, c.want)
-			}
-		}
-		want := []string{"000001000001000001", "645129000001000001000001", "64512a000001000001000001"}
-		if got := indexRows(t, mem); !slices.Equal(got, want) {
-			t.Errorf("index rows %v, want %v", got, want)
-		}
-		if got := read(t, mem, db.settings.Schema)["000001000001000001"]; len(got) != 2 || got[now] != 2 || got[now-day] != 2 {
-			t.Errorf("the samples are %v", got)
-		}
-	}
-}
-
-func TestAppend_AfterAnyCallFailedTheRequestMayBeSentAgain(t *testing.T) {
-	req := mapping.WriteRequest{}
-	add(&req, raw("__name__", "m", "a", "b"), sample(now, 1), sample(now+1, 2))
-	add(&req, raw("__name__", "m", "a", "c"), sample(now, 3))
-	for _, when := range []storetest.When{storetest.Before, storetest.Midway, storetest.After} {
-		for call := 1; ; call++ {
-			mem := storetest.NewMem()
-			open(t, mem, nil, nil)                                                       // makes the tables
-			faulty := storetest.Faulty(mem, storetest.Fault{Call: call + 1, When: when}) // the first is the read of the settings
-			db := open(t, faulty, nil, nil)
-			got, err := db.Append(t.Context(), &req)
-			if faulty.Calls(storetest.Any) <= call {
-				if call < 6 || err != nil {
-					t.Errorf("Append ended after %d calls with %v", call-1, err)
-				}
-				break
-			}
-			if !errors.Is(err, store.ErrUnavailable) || got.Written != 0 {
-				t.Fatalf("call %d failing: got %+v, %v, want ErrUnavailable", call, got, err)
-			}
-			if got, err = db.Append(t.Context(), &req); err != nil || got.Written != 3 {
-				t.Fatalf("after call %d had failed: got %+v, %v", call, got, err)
-			}
-			data := read(t, mem, db.settings.Schema)
-			if len(data) != 2 || len(indexRows(t, mem)) != 4 {
-				t.Errorf("after call %d had failed: %v, index rows %v", call, data, indexRows(t, mem))
-			}
-			for _, samples := range data {
-				if fmt.Sprint(samples) != fmt.Sprint(map[int64]float64{now: 1, now + 1: 2}) && fmt.Sprint(samples) != fmt.Sprint(map[int64]float64{now: 3}) {
-					t.Errorf("after call %d had failed: a series has %v", call, samples)
-				}
-			}
-		}
-	}
-}
-
-func TestAppend_AUIDThatCannotBeReadIsAnErrorAndNoRefusal(t *testing.T) {
-	mem := storetest.NewMem()
-	db := open(t, mem, nil, nil)
-	var b store.Batch
-	b.Put("tsdb-uid", []byte("job"), "id", []byte("tagk"), 1, []byte{0, 0, 0, 1}) // 4 bytes for 3
-	if err := mem.Apply(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
-	var req mapping.WriteRequest
-	add(&req, raw("__name__", "m", "job", "a"), sample(now, 1))
-	if got, err := db.Append(t.Context(), &req); !errors.Is(err, mapping.ErrCorrupt) || got.Refused != nil {
-		t.Errorf("got %+v, %v, want ErrCorrupt", got, err)
-	}
-}
-
-func TestAppend_RefusesNewNamesWhenUIDsAreExhausted(t *testing.T) {
-	db := open(t, storetest.NewMem(), map[string]string{catalog.TagvWidth: "1"}, nil)
-	var req mapping.WriteRequest
-	for i := range 300 {
-		add(&req, raw("__name__", "m", "a", fmt.Sprint(i)), sample(now, 1), sample(now+1, 1))
-	}
-	for range 2 {
-		got, err := db.Append(t.Context(), &req)
-		if err != nil || got.Written != 2*255 || got.Refused[mapping.ReasonUIDsExhausted] != 2*45 || len(got.Examples) != 10 {
-			t.Errorf("got %d written, %v, %d examples, %v, want %d written", got.Written, got.Refused, len(got.Examples), err, 2*255)
-		}
-	}
-	if got := len(read(t, db.store, db.settings.Schema)); got != 255 {
-		t.Errorf("the data table holds %d series, want 255", got)
-	}
-}
-
 func TestAppend_ManyAtOnceMakeOneSeries(t *testing.T) {
 	db, err := pebble.Open(pebble.Config{Dir: "db", FS: vfs.NewMem(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

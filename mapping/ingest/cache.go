@@ -16,6 +16,7 @@ import (
 type cache struct {
 	seed   maphash.Seed
 	shards [64]shard
+	floor  atomic.Int64 // the latest cell timestamp given to any series, dropped ones included
 }
 
 type shard struct {
@@ -24,7 +25,6 @@ type shard struct {
 	ring    []*entry
 	hand    int
 	limit   int
-	floor   int64 // no dropped series was given a later cell timestamp
 }
 
 type entry struct {
@@ -62,8 +62,8 @@ func (c *cache) get(hash uint64, raw []byte) *series {
 	return nil
 }
 
-// add puts a series in under some label bytes, which it keeps, and returns the one to use: that of another request if it
-// was faster.
+// add puts a series in under some label bytes, which it keeps, and returns the one to use: that of another request if
+// it was faster.
 func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 	s := c.shardOf(hash)
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 			return e.series
 		}
 	}
-	new.startAfter(s.floor)
+	new.startAfter(c.floor.Load())
 	e := &entry{raw: raw, series: new, hash: hash, next: s.entries[hash]}
 	if len(s.ring) < s.limit {
 		s.ring = append(s.ring, e)
@@ -81,15 +81,23 @@ func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 		for s.ring[s.hand].used.Swap(false) {
 			s.hand = (s.hand + 1) % len(s.ring)
 		}
-		old := s.ring[s.hand]
-		s.remove(old)
-		s.floor = max(s.floor, old.series.lastCellTime())
+		s.remove(s.ring[s.hand])
 		s.ring[s.hand] = e
 		s.hand = (s.hand + 1) % len(s.ring)
 		e.next = s.entries[hash] // remove may have taken the head away
 	}
 	s.entries[hash] = e
 	return new
+}
+
+// gave notes that a cell timestamp was given to a series.
+func (c *cache) gave(cellTime int64) {
+	for {
+		floor := c.floor.Load()
+		if cellTime <= floor || c.floor.CompareAndSwap(floor, cellTime) {
+			return
+		}
+	}
 }
 
 // remove takes an entry out of its chain.

@@ -113,6 +113,7 @@ func TestCache_ADroppedSeriesComesBackWithLaterCellTimes(t *testing.T) {
 	c.add(hashTo(1, 0), []byte("a"), first)
 	first.cellTime(5000, 100)
 	last := first.cellTime(5000, 100)
+	c.gave(last)
 	c.add(hashTo(1, 1), []byte("b"), &series{})
 	again := &series{}
 	if got := c.add(hashTo(1, 0), []byte("a"), again); got != again {
@@ -150,7 +151,7 @@ func BenchmarkCacheGet(b *testing.B) {
 	c := newCache(1 << 16)
 	raws := make([][]byte, 1000)
 	for i := range raws {
-		raws[i] = fmt.Appendf(nil, "a series with label bytes of a usual length, more than a hundred of them, as they are met, number %d", i)
+		raws[i] = fmt.Appendf(nil, "label bytes of a usual length, about a hundred, of which only the last ones differ: %40d", i)
 		c.add(uint64(i)<<50, raws[i], &series{})
 	}
 	b.ReportAllocs()

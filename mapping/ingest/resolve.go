@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/uid"
@@ -129,7 +129,8 @@ func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reas
 	}
 	schema := a.Settings.Schema
 	if row := schema.TagsOffset() + len(ls)*schema.PairWidth(); row > store.MaxRow {
-		return nil, mapping.ReasonLabelLimit, fmt.Errorf("%w: its row key would have %d bytes for %d labels, at most %d can be stored",
+		return nil, mapping.ReasonLabelLimit, fmt.Errorf(
+			"%w: its row key would have %d bytes for %d labels, at most %d can be stored",
 			mapping.ErrInvalid, row, len(ls), store.MaxRow)
 	}
 	slices.SortFunc(ls, func(a, b label) int { return strings.Compare(a.name, b.name) })
@@ -138,7 +139,7 @@ func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reas
 			return nil, reason, fmt.Errorf("%w: label %q is there twice", mapping.ErrInvalid, ls[i].name)
 		}
 	}
-	if needName && !slices.ContainsFunc(ls, func(l label) bool { return l.name == labels.MetricName }) {
+	if needName && !slices.ContainsFunc(ls, func(l label) bool { return l.name == model.MetricNameLabel }) {
 		return nil, reason, fmt.Errorf("%w: it has no metric name (label __name__)", mapping.ErrInvalid)
 	}
 	return ls, "", nil
@@ -149,7 +150,7 @@ func newDraft(position int, ls []label, names *nameList) draft {
 	d := draft{position: position, metric: -1}
 	for _, l := range ls {
 		d.raw = mapping.AppendLabel(d.raw, l.name, l.value)
-		if l.name == labels.MetricName {
+		if l.name == model.MetricNameLabel {
 			d.metric = names.add(mapping.Metric, l.value)
 		} else {
 			d.tags = append(d.tags, [2]int{names.add(mapping.Tagk, l.name), names.add(mapping.Tagv, l.value)})

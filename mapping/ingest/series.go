@@ -37,13 +37,6 @@ func (s *series) cellTime(t, now int64) int64 {
 	return s.runTime
 }
 
-// lastCellTime is the latest cell timestamp given.
-func (s *series) lastCellTime() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.runTime
-}
-
 // startAfter makes sure that cell timestamps are above floor: the series may have been known before, and forgotten.
 func (s *series) startAfter(floor int64) {
 	s.mu.Lock()

@@ -48,7 +48,10 @@ func TestSetIndexed_RemembersTheLatestDaysAndNoOthers(t *testing.T) {
 		var s series
 		noted := map[index.Day]bool{}
 		var latest index.Day
-		days := rapid.OneOf(rapid.Uint16Range(1000, 1200), rapid.SampledFrom([]uint16{0, 1, uint16(index.DayOf(mapping.MaxTime))}))
+		days := rapid.OneOf(
+			rapid.Uint16Range(1000, 1200),
+			rapid.SampledFrom([]uint16{0, 1, uint16(index.DayOf(mapping.MaxTime))}),
+		)
 		for range rapid.IntRange(1, 30).Draw(t, "days") {
 			day := index.Day(days.Draw(t, "day"))
 			s.setIndexed(day)

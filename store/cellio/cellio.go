@@ -83,8 +83,8 @@ func (l *line) parse(text []byte) error {
 	return l.check()
 }
 
-// check refuses a line that lacks something. An empty qualifier or value must be said; a timestamp of 0 would become the
-// time of the load.
+// check refuses a line that lacks something. An empty qualifier or value must be said; a timestamp of 0 would become
+// the time of the load.
 func (l *line) check() error {
 	var missing string
 	switch {
@@ -125,8 +125,8 @@ const batchBytes = 1 << 20
 
 // Load writes the cells of r into the store. It reads r twice, first to learn which tables and families there are: a
 // table that does not exist is made, one that exists must have the families. Cells that are there already are
-// replaced, so a load that was cut short may be repeated. It returns the number of cells written. A line that is no whole
-// cell is an error that names its number; nothing is written then.
+// replaced, so a load that was cut short may be repeated. It returns the number of cells written. A line that is no
+// whole cell is an error that names its number; nothing is written then.
 func Load(ctx context.Context, st store.Store, r io.ReadSeeker, progress Progress) (int, error) {
 	if err := makeTables(ctx, st, r); err != nil {
 		return 0, err

@@ -107,8 +107,15 @@ func TestLoad_IntoAnEmbeddedStoreMakesTheTables(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	tables, err := db.Tables(t.Context())
-	if got, want := fmt.Sprint(tables), "[{meta [name]} {tsdb [t]} {uid [id name]}]"; err != nil || got != want {
-		t.Errorf("tables are %s, %v, want %s", got, err, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, table := range tables {
+		got = append(got, fmt.Sprint(table.Name, table.Families))
+	}
+	if want := []string{"meta[name]", "tsdb[t]", "uid[id name]"}; !slices.Equal(got, want) {
+		t.Errorf("tables are %q, want %q", got, want)
 	}
 }
 
@@ -136,7 +143,7 @@ func TestLoad_RefusesLinesThatAreNoCells(t *testing.T) {
 		{`{"table":"t","row":"0g","family":"f","qualifier":"00","timestamp":1,"value":"00"}`, "invalid byte"},
 		{`{"table":"t","row":"00","family":"f","qualifier":"00","timestamp":1.5,"value":"00"}`, "line 2 is no cell"},
 		{`{"table":"t","row":"00","family":"f","qualifier":"00","timestamp":1e30,"value":"00"}`, "line 2 is no cell"},
-		{`{"table":"t","row":"` + strings.Repeat("00", store.MaxRow+1) + `","family":"f","qualifier":"","timestamp":1,"value":""}`,
+		{strings.Replace(good[:len(good)-1], "00ff", strings.Repeat("00", store.MaxRow+1), 1),
 			"line 2 is no cell: invalid request to the store: row key of 32768 bytes"},
 	} {
 		st := storetest.NewMem()
@@ -248,7 +255,7 @@ func TestDump_ErrorsComeBack(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(good + good))
-	f.Add([]byte(`{"table":"<t>","row":"00","family":"é","qualifier":"00FF","timestamp":9223372036854775807,"value":"0A"}`))
+	f.Add([]byte(`{"table":"<t>","row":"00","family":"é","qualifier":"0F","timestamp":9223372036854775807,"value":"0a"}`))
 	f.Add([]byte("{}\nnull\n\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		ctx := context.Background()

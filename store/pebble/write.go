@@ -215,7 +215,6 @@ func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) (put []bo
 // check is a store.Check with its key encoded; it shares nothing with the caller.
 type check struct {
 	key, expect, value []byte
-	absent             bool
 }
 
 func (s *Store) checkAndPut(ctx context.Context, checks []store.Check) ([]bool, error) {
@@ -240,7 +239,7 @@ func (s *Store) checkAndPut(ctx context.Context, checks []store.Check) ([]bool, 
 			return nil, fmt.Errorf("%w: two checks of the cell %s", store.ErrInvalid, formatKey(key))
 		}
 		seen[string(key)] = struct{}{}
-		own[i] = check{key: key, expect: bytes.Clone(c.Expect), value: bytes.Clone(c.Value), absent: c.Expect == nil}
+		own[i] = check{key: key, expect: bytes.Clone(c.Expect), value: bytes.Clone(c.Value)}
 	}
 	result := make(chan []bool, 1)
 	err := s.write(ctx, func() error {
@@ -267,11 +266,11 @@ func (s *Store) checked(checks []check) (put []bool, b *lsm.Batch, err error) {
 	b = s.db.NewBatch()
 	now := time.Now().UnixMilli()
 	for i, c := range checks {
-		timestamp, value, ok, err := readCell(s.db, c.key)
+		timestamp, value, _, err := readCell(s.db, c.key) // no bytes where there is no cell
 		if err != nil {
 			return nil, nil, err
 		}
-		if c.absent && ok || !c.absent && (!ok || !bytes.Equal(value, c.expect)) {
+		if !bytes.Equal(value, c.expect) {
 			continue
 		}
 		put[i] = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/promtsd/promtsd/store"
 )
@@ -110,24 +111,25 @@ func atomicCases() []testCase {
 				want          bool
 			}{
 				{"q", []byte("x"), []byte("0"), false},
-				{"q", []byte{}, []byte("0"), false},
-				{"q", nil, []byte("1"), true},
+				{"q", []byte{}, []byte("0"), true},
+				{"q", []byte("0"), []byte("1"), true},
 				{"q", nil, []byte("2"), false},
 				{"q", []byte("2"), []byte("3"), false},
 				{"q", []byte("11"), []byte("3"), false},
 				{"q", []byte{}, []byte("3"), false},
 				{"q", []byte("1"), []byte("1"), true},
 				{"q", []byte("1"), nil, true},
-				{"q", nil, []byte("4"), false},
-				{"q", []byte{}, []byte("5"), true},
-				{"empty", nil, []byte("6"), false},
+				{"q", []byte("1"), []byte("4"), false},
+				{"q", nil, []byte("5"), true},
+				{"empty", []byte("6"), []byte("6"), false},
 				{"empty", []byte{}, []byte("7"), true},
+				{"absent", nil, []byte("8"), true},
 			} {
 				if got := f.check("r", c.qualifier, c.expect, c.value); got != c.want {
 					f.Errorf("%d: CheckAndPut(%s, %q -> %q) = %t, want %t", i, c.qualifier, c.expect, c.value, got, c.want)
 				}
 			}
-			f.wantRows("get", f.get([]string{"r"}), "r f:empty=7 f:q=5")
+			f.wantRows("get", f.get([]string{"r"}), "r f:absent=8 f:empty=7 f:q=5")
 		}},
 		{"checks of one call are independent", func(f *fixture) {
 			f.put("a q 1", "b q 1")
@@ -187,14 +189,15 @@ func atomicCases() []testCase {
 			}
 		}},
 		{"a put is never lost between the halves of a check", func(f *fixture) {
-			// One racer puts once; the others swap 0 for 0, as often as they like. A swap that read before the put and wrote
-			// after it would take the put back.
+			// One racer puts once, with a timestamp above all that the others give; they swap 0 for 0, as often as they like.
+			// A swap that read before the put and wrote after it would take the put back.
+			later := time.Now().Add(time.Hour).UnixMilli()
 			for cell := range rounds {
 				row := fmt.Sprint("r", cell)
 				f.put(row + " q 0")
 				race(func(racer int) {
 					if racer == 0 {
-						f.put(row + " q 1")
+						f.apply(func(b *store.Batch) { b.Put("data", []byte(row), "f", []byte("q"), later, []byte("1")) })
 						return
 					}
 					for range 5 {

@@ -158,8 +158,8 @@ func (m *Mem) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, er
 	put := make([]bool, len(checks))
 	for i, c := range checks {
 		t := m.tables[c.Table]
-		have, ok := t.cell(c.Row, c.Family, c.Qualifier)
-		if (c.Expect == nil) == ok || ok && !bytes.Equal(have.Value, c.Expect) {
+		have, _ := t.cell(c.Row, c.Family, c.Qualifier)
+		if !bytes.Equal(have.Value, c.Expect) {
 			continue
 		}
 		t.put(c.Row, c.Family, c.Qualifier, max(have.Timestamp, time.Now().UnixMilli()), c.Value)

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// What follows is a sender and a reader made of Prometheus's own encoders and decoders, for the tests of this package.
+
+// sent is a series of a write request: its labels as they are sent, and its samples.
+type sent struct {
+	labels  []prompb.Label
+	samples []mapping.Sample
+}
+
+// absentZero stands for -0 until a message is encoded: the generated encoders leave -0 out as if it were 0.
+var absentZero = math.Float64frombits(0x7ff8_0ddb_a115_0001)
+
+// withNegativeZero puts -0 back into an encoded message.
+func withNegativeZero(message []byte) []byte {
+	fixed64 := func(v float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)) }
+	return bytes.ReplaceAll(message, fixed64(absentZero), fixed64(math.Copysign(0, -1)))
+}
+
+func encodable(v float64) float64 {
+	if v == 0 && math.Signbit(v) {
+		return absentZero
+	}
+	return v
+}
+
+// encodeV1 is the series as a prometheus.WriteRequest.
+func encodeV1(series []sent) ([]byte, error) {
+	var req prompb.WriteRequest
+	for _, s := range series {
+		ts := prompb.TimeSeries{Labels: s.labels}
+		for _, p := range s.samples {
+			ts.Samples = append(ts.Samples, prompb.Sample{Timestamp: p.T, Value: encodable(p.V)})
+		}
+		req.Timeseries = append(req.Timeseries, ts)
+	}
+	content, err := req.Marshal()
+	return withNegativeZero(content), err
+}
+
+// encodeV2 is the series as an io.prometheus.write.v2.Request.
+func encodeV2(series []sent) ([]byte, error) {
+	symbols := writev2.NewSymbolTable()
+	var req writev2.Request
+	for _, s := range series {
+		var ts writev2.TimeSeries
+		for _, l := range s.labels {
+			ts.LabelsRefs = append(ts.LabelsRefs, symbols.Symbolize(l.Name), symbols.Symbolize(l.Value))
+		}
+		for _, p := range s.samples {
+			ts.Samples = append(ts.Samples, writev2.Sample{Timestamp: p.T, Value: encodable(p.V)})
+		}
+		req.Timeseries = append(req.Timeseries, ts)
+	}
+	req.Symbols = symbols.Symbols()
+	content, err := req.Marshal()
+	return withNegativeZero(content), err
+}
+
+func post(ctx context.Context, client *http.Client, url, contentType string, message []byte) (*http.Response, error) {
+	body := bytes.NewReader(snappy.Encode(nil, message))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Encoding", "snappy")
+	req.Header.Set("Content-Type", contentType)
+	return client.Do(req)
+}
+
+// postWrite sends series in one of the two messages; an answer other than 2xx is in the response, not the error. The
+// body of the response is read and closed.
+func postWrite(ctx context.Context, client *http.Client, url, message string, series []sent) (*http.Response, error) {
+	encode := encodeV1
+	if message == messageV2 {
+		encode = encodeV2
+	}
+	content, err := encode(series)
+	if err != nil {
+		return nil, err
+	}
+	res, err := post(ctx, client, url+"/api/v1/write", "application/x-protobuf;proto="+message, content)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	res.Body = io.NopCloser(bytes.NewReader(text))
+	return res, err
+}
+
+// readSeries is a series of an answer.
+type readSeries struct {
+	labels  labels.Labels
+	samples []mapping.Sample
+}
+
+func (s readSeries) String() string {
+	var b strings.Builder
+	b.WriteString(s.labels.String())
+	for _, p := range s.samples {
+		fmt.Fprintf(&b, " %d:%016x", p.T, math.Float64bits(p.V))
+	}
+	return b.String()
+}
+
+// readForms are the forms that an answer may have.
+var readForms = []prompb.ReadRequest_ResponseType{prompb.ReadRequest_SAMPLES, prompb.ReadRequest_STREAMED_XOR_CHUNKS}
+
+// postRead asks for queries in one of the two forms and returns the series of each.
+func postRead(
+	ctx context.Context, client *http.Client, url string, form prompb.ReadRequest_ResponseType, queries []*prompb.Query,
+) ([][]readSeries, error) {
+	content, err := (&prompb.ReadRequest{
+		Queries: queries, AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{form},
+	}).Marshal()
+	if err != nil {
+		return nil, err
+	}
+	res, err := post(ctx, client, url+"/api/v1/read", "application/x-protobuf", content)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(res.Body)
+		return nil, fmt.Errorf("%s: %s", res.Status, text)
+	}
+	if form == prompb.ReadRequest_SAMPLES {
+		return decodeSamples(res.Body, len(queries))
+	}
+	return decodeStream(res.Body, len(queries))
+}
+
+func decodeSamples(r io.Reader, queries int) ([][]readSeries, error) {
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	var msg prompb.ReadResponse
+	if body, err = snappy.Decode(nil, body); err == nil {
+		err = msg.Unmarshal(body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(msg.Results) != queries {
+		return nil, fmt.Errorf("%d results for %d queries", len(msg.Results), queries)
+	}
+	answer := make([][]readSeries, queries)
+	for i, result := range msg.Results {
+		for _, ts := range result.Timeseries {
+			s := readSeries{labels: sortedLabels(ts.Labels)}
+			for _, p := range ts.Samples {
+				s.samples = append(s.samples, mapping.Sample{T: p.Timestamp, V: p.Value})
+			}
+			answer[i] = append(answer[i], s)
+		}
+	}
+	return answer, nil
+}
+
+// decodeStream reads frames, whose chunks must say truly which times they hold. Frames of one series follow each other.
+func decodeStream(r io.Reader, queries int) ([][]readSeries, error) {
+	answer := make([][]readSeries, queries)
+	frames := remote.NewChunkedReader(r, 50_000_000, nil)
+	last := int64(0)
+	for {
+		var frame prompb.ChunkedReadResponse
+		err := frames.NextProto(&frame)
+		if errors.Is(err, io.EOF) {
+			return answer, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if frame.QueryIndex < last || frame.QueryIndex >= int64(queries) {
+			return nil, fmt.Errorf("a frame of query %d after one of %d, of %d queries", frame.QueryIndex, last, queries)
+		}
+		last = frame.QueryIndex
+		for _, cs := range frame.ChunkedSeries {
+			got := answer[last]
+			ls := sortedLabels(cs.Labels)
+			if len(got) == 0 || !labels.Equal(got[len(got)-1].labels, ls) {
+				got = append(got, readSeries{labels: ls})
+			}
+			s := &got[len(got)-1]
+			for _, c := range cs.Chunks {
+				if err := decodeChunk(c, s); err != nil {
+					return nil, err
+				}
+			}
+			answer[last] = got
+		}
+	}
+}
+
+func decodeChunk(c prompb.Chunk, s *readSeries) error {
+	if c.Type != prompb.Chunk_XOR {
+		return fmt.Errorf("a chunk of type %v", c.Type)
+	}
+	chunk, err := chunkenc.FromData(chunkenc.EncXOR, c.Data)
+	if err != nil {
+		return err
+	}
+	first := len(s.samples)
+	it := chunk.Iterator(nil)
+	for it.Next() == chunkenc.ValFloat {
+		t, v := it.At()
+		s.samples = append(s.samples, mapping.Sample{T: t, V: v})
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	if first == len(s.samples) || s.samples[first].T != c.MinTimeMs || s.samples[len(s.samples)-1].T != c.MaxTimeMs {
+		return fmt.Errorf("a chunk that says it has %d to %d: %v", c.MinTimeMs, c.MaxTimeMs, s.samples[first:])
+	}
+	return nil
+}
+
+// sortedLabels is a label set as it was sent; an order that is not sorted shows as a wrong label set.
+func sortedLabels(ls []prompb.Label) labels.Labels {
+	builder := labels.NewScratchBuilder(len(ls))
+	for _, l := range ls {
+		builder.Add(l.Name, l.Value)
+	}
+	return builder.Labels()
+}

@@ -1,0 +1,210 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+// Request is one call. The pieces of its parts are written one behind the other, straight from where they lie: nothing
+// may change them until Call has returned.
+type Request struct {
+	// Method of the service, "Multi" say.
+	Method string
+	// Param is the encoded request message in any number of pieces.
+	Param [][]byte
+	// Cells is the cell block in any number of pieces, uncompressed; each piece holds whole cells.
+	Cells [][]byte
+	// Priority is the server's queue for the call. Default: the server chooses.
+	Priority uint32
+}
+
+// maxRequest bounds a request where the protocol does; servers refuse much smaller ones (hbase.ipc.max.request.size).
+const maxRequest = 1<<31 - 1
+
+// call is a request on its way.
+type call struct {
+	id     uint32
+	prefix []byte // the frame up to the param
+	param  [][]byte
+	cells  [][]byte
+	size   int // bytes of the whole frame
+
+	outcome chan outcome // gets exactly one value, unless the call was forgotten
+	start   int64        // when it was queued, on the clock of Conn.received
+
+	// Guarded by Conn.mu.
+	state   state
+	written chan struct{} // closed by the writer when it is done with the pieces; nil when nobody waits for that
+}
+
+type state uint8
+
+const (
+	queued  state = iota // the writer has not looked at it
+	writing              // the writer may be reading its pieces
+	cut                  // the writer is done with it, and the server cannot have all of it
+	written              // the server may have all of it
+)
+
+type outcome struct {
+	response *Response
+	err      error
+}
+
+// Call sends a request and waits for its response, which the caller releases. An error is an *Error: it wraps a
+// *wire.Exception when the server answered with one, or what else happened, and tells whether the request may have been
+// received.
+//
+// The deadline of ctx is sent along, so that the server drops what nobody waits for. A call whose context ends is
+// forgotten: it returns at once or, when it is just being written, within the WriteTimeout; its late response is
+// dropped.
+func (c *Conn) Call(ctx context.Context, req *Request) (*Response, error) {
+	start := time.Now()
+	size := length(req.Param) + length(req.Cells)
+	c.cfg.Observer.Started(req.Method, size)
+	response, sent, err := c.call(ctx, req)
+	if err != nil {
+		err = &Error{Addr: c.cfg.Addr, Method: req.Method, Sent: sent, Err: err}
+	}
+	c.cfg.Observer.Finished(req.Method, time.Since(start), response.size(), err)
+	return response, err
+}
+
+// CallMessage is Call for a request that is one message without cells.
+func (c *Conn) CallMessage(ctx context.Context, method string, param wire.Message) (*Response, error) {
+	return c.Call(ctx, &Request{Method: method, Param: [][]byte{param.AppendTo(nil)}})
+}
+
+func (c *Conn) call(ctx context.Context, req *Request) (response *Response, sent bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	k := &call{param: req.Param, cells: req.Cells, outcome: make(chan outcome, 1)}
+	if c.cfg.Compression != wire.NoCompression && len(req.Cells) > 0 {
+		block, err := c.cfg.Compression.Compress(nil, req.Cells...)
+		if err != nil {
+			return nil, false, err
+		}
+		k.cells = [][]byte{block}
+	}
+	if err := c.enqueue(ctx, k, req); err != nil {
+		return nil, false, err
+	}
+	select {
+	case out := <-k.outcome:
+		return c.finish(k, out)
+	case <-ctx.Done():
+		return c.abandon(ctx, k)
+	}
+}
+
+// enqueue gives the call an id and hands it to the writer.
+func (c *Conn) enqueue(ctx context.Context, k *call, req *Request) error {
+	param, cells := length(k.param), length(k.cells)
+	header := wire.RequestHeader{Method: req.Method, CellBlock: cells, Priority: req.Priority}
+	if deadline, ok := ctx.Deadline(); ok {
+		// At least 1: a deadline that has just passed must not read as none.
+		header.Timeout = uint32(min(max(time.Until(deadline).Milliseconds(), 1), 1<<31-1))
+	}
+	if param+cells > maxRequest-1<<10 {
+		return fmt.Errorf("request of %d bytes is beyond what a frame can hold", param+cells)
+	}
+	k.start = c.sinceStart()
+
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return c.err
+	}
+	k.id = c.newID()
+	header.CallID = k.id
+	k.prefix = wire.AppendRequestPrefix(make([]byte, 0, 64), &header, param)
+	k.size = len(k.prefix) + param + cells
+	c.calls[k.id] = k
+	c.queue = append(c.queue, k)
+	c.mu.Unlock()
+
+	select {
+	case c.wake <- struct{}{}:
+	default: // the token that is there will do
+	}
+	return nil
+}
+
+// newID is the next call id that no call in flight has.
+func (c *Conn) newID() uint32 {
+	for {
+		c.lastID = (c.lastID + 1) & wire.MaxCallID
+		if c.calls[c.lastID] == nil {
+			return c.lastID
+		}
+	}
+}
+
+// finish makes the result of a call from its outcome.
+func (c *Conn) finish(k *call, out outcome) (response *Response, sent bool, err error) {
+	if out.err == nil {
+		// The server has answered, so it had the whole request and nobody reads the pieces any more.
+		if err := c.decompress(out.response); err != nil {
+			out.response.Release()
+			return nil, true, err
+		}
+		return out.response, true, nil
+	}
+	var exception *wire.Exception
+	if errors.As(out.err, &exception) && exception == out.err {
+		return nil, true, out.err
+	}
+	return nil, c.settle(k), out.err
+}
+
+// abandon forgets a call whose context has ended, unless its outcome came first.
+func (c *Conn) abandon(ctx context.Context, k *call) (response *Response, sent bool, err error) {
+	c.mu.Lock()
+	waiting := c.calls[k.id] == k
+	if waiting {
+		delete(c.calls, k.id)
+	}
+	c.mu.Unlock()
+	if !waiting {
+		return c.finish(k, <-k.outcome) // it is on its way to the channel
+	}
+	sent = c.settle(k)
+	if silent := c.silence(k); sent && silent >= c.cfg.StallTimeout {
+		c.fail(fmt.Errorf("server was silent for %v while a call waited", silent.Round(time.Millisecond)))
+	}
+	return nil, sent, ctx.Err()
+}
+
+// settle waits until the writer has no use for the pieces of a call any more, and reports whether the server may have
+// the whole request.
+func (c *Conn) settle(k *call) (sent bool) {
+	c.mu.Lock()
+	switch k.state {
+	case queued:
+		k.state = cut // the writer passes over it
+	case writing:
+		k.written = make(chan struct{})
+		c.mu.Unlock()
+		<-k.written
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	return k.state == written
+}
+
+// silence is for how long nothing has come from the server, counted from the call's start at most.
+func (c *Conn) silence(k *call) time.Duration {
+	return time.Duration(c.sinceStart() - max(c.received.Load(), k.start))
+}
+
+func length(pieces [][]byte) (n int) {
+	for _, p := range pieces {
+		n += len(p)
+	}
+	return n
+}

@@ -1,0 +1,125 @@
+package rpc
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+const (
+	readBuffer = 64 << 10
+	// trusted is the size up to which a frame's buffer is made before its bytes come; beyond, it grows with them, so
+	// that garbage where a length belongs costs no memory.
+	trusted = 4 << 20
+)
+
+// read is the goroutine that reads responses.
+func (c *Conn) read() {
+	r := bufio.NewReaderSize((*stamped)(c), readBuffer)
+	for {
+		response, err := c.readFrame(r)
+		if err != nil {
+			c.fail(c.explain(err))
+			return
+		}
+		if err := c.dispatch(response); err != nil {
+			response.Release()
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// stamped is a Conn as a reader that notes when bytes come.
+type stamped Conn
+
+func (s *stamped) Read(p []byte) (int, error) {
+	n, err := s.nc.Read(p)
+	if n > 0 {
+		c := (*Conn)(s)
+		c.received.Store(c.sinceStart())
+	}
+	return n, err
+}
+
+// readFrame reads one frame without its total.
+func (c *Conn) readFrame(r *bufio.Reader) (*Response, error) {
+	total, err := r.Peek(wire.FrameLength)
+	if err != nil {
+		if len(total) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	n := int64(binary.BigEndian.Uint32(total))
+	if n > int64(c.cfg.MaxFrame) {
+		return nil, fmt.Errorf("read frame: %w: %d bytes announced, %d are allowed", wire.ErrMalformed, n,
+			c.cfg.MaxFrame)
+	}
+	if _, err := r.Discard(wire.FrameLength); err != nil {
+		return nil, err
+	}
+	response := c.buffers.get(int(min(n, trusted)))
+	for have := 0; ; {
+		if _, err := io.ReadFull(r, response.buf[have:]); err != nil {
+			response.Release()
+			return nil, io.ErrUnexpectedEOF
+		}
+		have = len(response.buf)
+		if have == int(n) {
+			return response, nil
+		}
+		longer := make([]byte, min(int(n), 2*have))
+		copy(longer, response.buf)
+		response.buf, response.home = longer, nil
+	}
+}
+
+// dispatch hands a response to its call. An error means that the connection is of no use any more.
+func (c *Conn) dispatch(response *Response) error {
+	header, param, cells, err := wire.ParseResponse(response.buf)
+	if err != nil {
+		return err
+	}
+	if header.CallID == wire.NoCall {
+		if header.Exception != nil {
+			return fmt.Errorf("server ended the connection: %w", header.Exception)
+		}
+		return fmt.Errorf("read response: %w: no call id", wire.ErrMalformed)
+	}
+	c.answered.Store(true)
+
+	c.mu.Lock()
+	k := c.calls[header.CallID]
+	delete(c.calls, header.CallID)
+	c.mu.Unlock()
+	if k == nil { // its context has ended
+		response.Release()
+		return nil
+	}
+	if header.Exception != nil {
+		response.Release()
+		k.outcome <- outcome{err: header.Exception}
+		return nil
+	}
+	response.Param, response.Cells = param, cells
+	k.outcome <- outcome{response: response}
+	return nil
+}
+
+// explain adds to the end of a connection what it probably means.
+func (c *Conn) explain(err error) error {
+	ended := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	if ended && !c.answered.Load() {
+		return fmt.Errorf("%w (%w)", ErrRefused, err)
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("server closed the connection: %w", io.ErrUnexpectedEOF)
+	}
+	return fmt.Errorf("read response: %w", err)
+}

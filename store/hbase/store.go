@@ -1,0 +1,161 @@
+// Package hbase is store.Store on HBase, over a client of its own (store/hbase/client) that speaks HBase's native RPC.
+// Tables, families, rows, cells and timestamps are HBase's; the table names are those of the default namespace, or
+// namespace:name.
+package hbase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/hbase/client"
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+// Config is what a Store needs.
+type Config struct {
+	// Client says where the cluster is. Its Observer is the Store's own.
+	Client client.Config
+	// Compression lists codecs for tables that CreateTable makes, in HBase's names, of which the first one that the
+	// cluster accepts is taken. Default: ZSTD, SNAPPY, LZ4, GZ, NONE.
+	Compression []string
+	Registerer  prometheus.Registerer // may be nil
+	Logger      *slog.Logger
+}
+
+// Store is a store.Store. It is safe for concurrent use.
+type Store struct {
+	client      *client.Client
+	compression []string
+	logger      *slog.Logger
+	clock       atomic.Int64 // the latest time given to mutations without one
+	tables      sync.Map     // name -> []string: families of the tables that were met
+	closed      atomic.Bool
+}
+
+// Open makes a Store. It does not connect yet: a cluster that is down, or is none, shows at the first call.
+func Open(c Config) (*Store, error) {
+	observer, err := newObserver(c.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	c.Client.Observer = observer
+	c.Client.Logger = c.Logger
+	cl, err := client.New(c.Client)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Compression) == 0 {
+		c.Compression = []string{"ZSTD", "SNAPPY", "LZ4", "GZ", "NONE"}
+	}
+	return &Store{client: cl, compression: c.Compression, logger: c.Logger}, nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return store.ErrClosed
+	}
+	return s.client.Close()
+}
+
+// now is the clock for mutations without a timestamp: it never gives one time twice, so that a put after a delete is
+// newer than it.
+func (s *Store) now() int64 {
+	for {
+		last := s.clock.Load()
+		now := max(time.Now().UnixMilli(), last+1)
+		if s.clock.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}
+
+// families returns those of a table. A table that is not known is asked for.
+func (s *Store) families(ctx context.Context, table string) ([]string, error) {
+	if known, ok := s.tables.Load(table); ok {
+		return known.([]string), nil
+	}
+	if s.closed.Load() {
+		return nil, store.ErrClosed
+	}
+	schema, err := s.client.Describe(ctx, table)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	var families []string
+	for _, f := range schema.Families {
+		families = append(families, f.Name)
+	}
+	slices.Sort(families)
+	s.tables.Store(table, families)
+	return families, nil
+}
+
+// family checks that a table has a family, and looks again before it says no.
+func (s *Store) family(ctx context.Context, table, family string) error {
+	for range 2 {
+		families, err := s.families(ctx, table)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(families, family) {
+			return nil
+		}
+		s.tables.Delete(table)
+	}
+	return fmt.Errorf("%w: table %q has no family %q", store.ErrNoTable, table, family)
+}
+
+func (s *Store) columns(ctx context.Context, table string, columns []store.Column) ([]client.Column, error) {
+	if _, err := s.families(ctx, table); err != nil {
+		return nil, err
+	}
+	out := make([]client.Column, 0, len(columns))
+	for _, c := range columns {
+		if err := s.family(ctx, table, c.Family); err != nil {
+			return nil, err
+		}
+		out = append(out, client.Column{Family: c.Family, Qualifier: c.Qualifier})
+	}
+	return out, nil
+}
+
+// classify gives an error of the client the class that store.Store promises.
+func classify(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	class := store.ErrUnavailable
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w: %w", store.ErrUnavailable, context.Cause(ctx), err)
+	case errors.Is(err, client.ErrClosed):
+		class = store.ErrClosed
+	case errors.Is(err, client.ErrNoTable), errors.Is(err, client.ErrNoFamily):
+		class = store.ErrNoTable
+	case errors.Is(err, client.ErrInvalid), errors.Is(err, client.ErrRejected):
+		class = store.ErrInvalid
+	case errors.Is(err, wire.ErrMalformed):
+		class = store.ErrCorrupt
+	}
+	return fmt.Errorf("%w: %w", class, err)
+}
+
+// seq runs a reading verb and yields its error, if it has one, at the end.
+func seq(run func(yield func(store.Row) bool) error) iter.Seq2[store.Row, error] {
+	return func(yield func(store.Row, error) bool) {
+		if err := run(func(row store.Row) bool { return yield(row, nil) }); err != nil {
+			yield(store.Row{}, err)
+		}
+	}
+}

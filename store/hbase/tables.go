@@ -1,0 +1,101 @@
+package hbase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/hbase/client"
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+// Tables implements store.Store.
+func (s *Store) Tables(ctx context.Context) ([]store.Table, error) {
+	if s.closed.Load() {
+		return nil, store.ErrClosed
+	}
+	names, err := s.client.Tables(ctx)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	var out []store.Table
+	for _, name := range names {
+		families, err := s.families(ctx, name)
+		if errors.Is(err, store.ErrNoTable) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, store.Table{Name: name, Families: families})
+	}
+	return out, nil
+}
+
+// CreateTable implements store.Store. The families keep one version, with bloom filters by row, FAST_DIFF encoding of the
+// keys (which repeat their rows in every cell), and the first compression that the cluster accepts.
+func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
+	if t.Name == "" || len(t.Families) == 0 || !slices.IsSorted(t.Families) {
+		return fmt.Errorf("%w: a table needs a name, and families in order", store.ErrInvalid)
+	}
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	s.tables.Delete(t.Name)
+	families, err := s.families(ctx, t.Name)
+	if errors.Is(err, store.ErrNoTable) {
+		err = s.create(ctx, t)
+		if errors.Is(err, client.ErrTableExists) { // somebody else was faster
+			families, err = s.families(ctx, t.Name)
+		} else if err == nil {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(families, t.Families) {
+		return fmt.Errorf("%w: table %q exists with the families %q, not %q", store.ErrInvalid, t.Name, families, t.Families)
+	}
+	return nil
+}
+
+func (s *Store) create(ctx context.Context, t store.Table) error {
+	var refused error
+	for _, codec := range s.compression {
+		err := s.client.CreateTable(ctx, schema(t, codec), t.Splits)
+		switch {
+		case err == nil:
+			s.logger.Info("table made", "table", t.Name, "regions", len(t.Splits)+1, "compression", codec)
+			return nil
+		case errors.Is(err, client.ErrTableExists):
+			return err
+		case !errors.Is(err, client.ErrRejected):
+			return classify(ctx, err)
+		}
+		// The master tries the codec before it makes a table with it.
+		refused = err
+		s.logger.Debug("cluster refused compression", "table", t.Name, "compression", codec, "err", err)
+	}
+	return classify(ctx, refused)
+}
+
+func schema(t store.Table, codec string) wire.TableSchema {
+	out := wire.TableSchema{Name: wire.ParseTableName(t.Name)}
+	for _, family := range t.Families {
+		attributes := []wire.Attribute{
+			{Name: "VERSIONS", Value: "1"},
+			{Name: "BLOOMFILTER", Value: "ROW"},
+			{Name: "DATA_BLOCK_ENCODING", Value: "FAST_DIFF"},
+			{Name: "COMPRESSION", Value: codec},
+		}
+		if t.Retention > 0 {
+			attributes = append(attributes, wire.Attribute{Name: "TTL", Value: strconv.Itoa(int(t.Retention.Seconds()))})
+		}
+		out.Families = append(out.Families, wire.FamilySchema{Name: family, Attributes: attributes})
+	}
+	return out
+}

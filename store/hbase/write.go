@@ -1,0 +1,128 @@
+package hbase
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/hbase/client"
+)
+
+// Apply implements store.Store. It sorts the batch by rows, stably: what belongs to one row takes effect together, and
+// costs the servers least.
+func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
+	if err := b.Err(); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	order, err := s.prepare(ctx, b)
+	if err != nil || len(order) == 0 {
+		return err
+	}
+	now := s.now()
+	var errs []error
+	for len(order) > 0 {
+		table := b.At(order[0]).Table
+		end := 1
+		for end < len(order) && b.At(order[end]).Table == table {
+			end++
+		}
+		errs = append(errs, s.applyTable(ctx, b, table, order[:end], now))
+		order = order[end:]
+	}
+	return errors.Join(errs...)
+}
+
+// prepare checks tables and families and returns the order in which the mutations are sent.
+func (s *Store) prepare(ctx context.Context, b *store.Batch) ([]int, error) {
+	order := make([]int, b.Len())
+	var table string
+	var family []byte
+	for i := range order {
+		order[i] = i
+		m := b.At(i)
+		if m.Table == table && bytes.Equal(m.Family, family) {
+			continue
+		}
+		table, family = m.Table, m.Family
+		if err := s.family(ctx, table, string(family)); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		x, y := b.At(i), b.At(j)
+		return cmp.Or(cmp.Compare(x.Table, y.Table), bytes.Compare(x.Row, y.Row))
+	})
+	return order, nil
+}
+
+func (s *Store) applyTable(ctx context.Context, b *store.Batch, table string, order []int, now int64) error {
+	out, err := s.client.NewBatch(ctx, table)
+	if err != nil {
+		return classify(ctx, err)
+	}
+	for _, i := range order {
+		m := b.At(i)
+		if m.Timestamp == 0 {
+			m.Timestamp = now
+		}
+		if m.Delete {
+			out.Delete(m.Row, string(m.Family), m.Qualifier, m.Timestamp)
+		} else {
+			out.Put(m.Row, string(m.Family), m.Qualifier, m.Timestamp, m.Value)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("apply %d mutations of table %q: %w", len(order), table, classify(ctx, err))
+	}
+	return nil
+}
+
+// Increment implements store.Store.
+func (s *Store) Increment(ctx context.Context, c store.Coord, delta int64) (int64, error) {
+	if err := s.ready(ctx, c); err != nil {
+		return 0, err
+	}
+	sum, err := s.client.Increment(ctx, client.Coord(c), delta)
+	return sum, classify(ctx, err)
+}
+
+// CheckAndPut implements store.Store.
+func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, error) {
+	out := make([]client.Check, len(checks))
+	now := s.now()
+	for i, c := range checks {
+		if err := s.ready(ctx, c.Coord); err != nil {
+			return nil, err
+		}
+		if len(c.Value) > store.MaxValue {
+			return nil, fmt.Errorf("%w: value of %d bytes, at most %d", store.ErrInvalid, len(c.Value), store.MaxValue)
+		}
+		out[i] = client.Check{Coord: client.Coord(c.Coord), Expect: c.Expect, Value: c.Value, Timestamp: now}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	done, err := s.client.CheckAndPutAll(ctx, out)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	return done, nil
+}
+
+// ready refuses an address that cannot exist.
+func (s *Store) ready(ctx context.Context, c store.Coord) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return s.family(ctx, c.Table, c.Family)
+}
