@@ -1,0 +1,185 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/promtsd/promtsd/store/hbase/rpc"
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+// attempt follows the attempts of one request, from the first to the one that ends it.
+type attempt struct {
+	c     *Client
+	verb  string
+	table string
+	row   []byte // whose region is asked
+
+	layout *layout // of the present attempt; nil before the first
+	stale  bool    // layout is known to be wrong
+	region *Region // of the present attempt
+
+	tried  int  // attempts that failed
+	writes bool // the request changes something
+	maybe  bool // an attempt may have taken effect
+}
+
+// attempt begins a request that changes nothing.
+func (c *Client) attempt(verb, table string, row []byte) *attempt {
+	return &attempt{c: c, verb: verb, table: table, row: row}
+}
+
+// change begins a request that changes something.
+func (c *Client) change(verb, table string, row []byte) *attempt {
+	return &attempt{c: c, verb: verb, table: table, row: row, writes: true}
+}
+
+// errUnassigned says that a region has no server at the moment, or that there is a hole where a row belongs.
+var errUnassigned = errors.New("no server has the region at the moment")
+
+// locate sets the layout.
+func (a *attempt) locate(ctx context.Context) error {
+	a.region = nil
+	stale := a.layout
+	if !a.stale {
+		stale = nil
+	}
+	l, err := a.c.locator.locate(ctx, a.table, stale)
+	if err != nil {
+		return &lookupError{err}
+	}
+	a.layout, a.stale = l, false
+	return nil
+}
+
+// place sets the layout, and the region that holds the row.
+func (a *attempt) place(ctx context.Context) error {
+	if err := a.locate(ctx); err != nil {
+		return err
+	}
+	return a.take(a.layout.find(a.row))
+}
+
+// take sets the region, which is nil for a hole.
+func (a *attempt) take(region *Region) error {
+	a.region = region
+	if region == nil || region.addr == "" {
+		return errUnassigned
+	}
+	return nil
+}
+
+// repeat runs try until it succeeds or its failure is final.
+func (c *Client) repeat(ctx context.Context, a *attempt, try func(ctx context.Context) error) error {
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		if _, err := a.failed(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// onRow repeats a request to the region of a row.
+func (c *Client) onRow(ctx context.Context, a *attempt, call rowCall) error {
+	return c.repeat(ctx, a, func(ctx context.Context) error { return c.onceOnRow(ctx, a, call) })
+}
+
+// rowCall is a request to a region.
+type rowCall func(ctx context.Context, region *Region, conn *rpc.Conn) error
+
+// onceOnRow makes one attempt of a small request to the region of a row.
+func (c *Client) onceOnRow(ctx context.Context, a *attempt, call rowCall) error {
+	if err := a.place(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
+	defer cancel()
+	conn, err := c.pool.calls(ctx, a.region.addr)
+	if err != nil {
+		return err
+	}
+	return call(ctx, a.region, conn)
+}
+
+// failed takes the failure of an attempt. When it returns no error the request is to be repeated as the verdict says,
+// for which it has made the pause already.
+func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
+	a.tried++
+	v := judge(err, a.tried, rand.Float64())
+	a.maybe = a.maybe || v.maybe && a.writes
+	if v.step == giveUp {
+		return v, a.final(v.class, err)
+	}
+	if ctx.Err() != nil {
+		return v, a.final(ErrUnavailable, because(context.Cause(ctx), err))
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= v.pause {
+		return v, a.final(ErrUnavailable, because(context.DeadlineExceeded, err))
+	}
+	a.c.cfg.Observer.Retry(a.verb, v.reason)
+	a.relocate(v, err)
+	if err := a.c.sleep(ctx, v.pause); err != nil {
+		if errors.Is(err, ErrClosed) {
+			return v, a.final(ErrClosed, nil)
+		}
+		return v, a.final(ErrUnavailable, err)
+	}
+	return v, nil
+}
+
+// relocate makes the next attempt look the region up again, or go where the server said it went.
+func (a *attempt) relocate(v verdict, err error) {
+	if v.step != relocate || a.layout == nil {
+		return
+	}
+	var e *wire.Exception
+	if errors.As(err, &e) && a.region != nil {
+		if server, ok := e.MovedTo(); ok {
+			a.c.locator.moved(a.layout, a.region.Name, server)
+		}
+	}
+	a.stale = true
+}
+
+// because joins the end of the context with what was the matter then.
+func because(end, err error) error {
+	if errors.Is(err, end) {
+		return err
+	}
+	return fmt.Errorf("%w; before: %w", end, err)
+}
+
+// final makes the error that ends the request.
+func (a *attempt) final(class, err error) error {
+	e := &Error{
+		Verb: a.verb, Table: a.table, Row: a.row, Attempts: a.tried, MayHaveApplied: a.maybe,
+		Class: class, Err: err,
+	}
+	if a.region != nil {
+		e.Region, e.Server = a.region.Encoded(), a.region.addr
+	}
+	return e
+}
+
+// sleep waits unless the context or the client ends.
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.pool.life.Done():
+		return ErrClosed
+	}
+}

@@ -1,0 +1,284 @@
+package client_test
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/promtsd/promtsd/store/hbase/client"
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+// fake is a cluster in this process: servers that speak the protocol, one table "t" with family "f", and hbase:meta on the
+// first server. What it does not do: filters, columns, versions, timestamps of deletes, and checks other than for absence.
+// A test decides in control what goes wrong.
+type fake struct {
+	t       *testing.T
+	servers []*fakeServer
+
+	mu       sync.Mutex // guards what follows
+	regions  []fakeRegion
+	state    wire.TableState
+	rows     map[string]map[string]string
+	puts     int              // cells put, repeated ones too
+	actions  int              // actions of Multis that were tried
+	nonces   map[uint64]int64 // what increments have answered
+	scanners map[uint64]*fakeScanner
+	lastID   uint64
+	perScan  int // most cells of a response to a scan
+	// control is asked about every call but those to hbase:meta, under mu.
+	control func(method string, param []byte) fault
+}
+
+// fault is what happens to a call.
+type fault struct {
+	exception string // it is answered with this class
+	lose      bool   // it is executed, but the connection is cut instead of an answer
+	hang      bool   // it is executed, and never answered
+}
+
+// fakeRegion is a region; on a server of -1 nobody has it.
+type fakeRegion struct {
+	start, end string
+	id         uint64
+	server     int
+}
+
+func (r *fakeRegion) info() *wire.RegionInfo {
+	return &wire.RegionInfo{
+		ID: r.id, Table: wire.ParseTableName("t"), StartKey: []byte(r.start), EndKey: []byte(r.end),
+	}
+}
+
+func (r *fakeRegion) holds(row string) bool { return row >= r.start && (r.end == "" || row < r.end) }
+
+type fakeServer struct {
+	fake     *fake
+	number   int
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex // guards conns
+	conns []net.Conn
+}
+
+// startFake runs a fake of some servers, and makes a client of it. regions are the first rows of all but the first one,
+// which are dealt out to the servers in turn.
+func startFake(t *testing.T, servers int, change func(*client.Config), splits ...string) (*fake, *client.Client) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	f := &fake{
+		t: t, rows: make(map[string]map[string]string), nonces: make(map[uint64]int64),
+		scanners: make(map[uint64]*fakeScanner), perScan: 1000,
+		control: func(string, []byte) fault { return fault{} },
+	}
+	starts := append([]string{""}, splits...)
+	for i, start := range starts {
+		r := fakeRegion{start: start, id: uint64(i + 1), server: i % servers}
+		if i+1 < len(starts) {
+			r.end = starts[i+1]
+		}
+		f.regions = append(f.regions, r)
+	}
+	cfg := client.Config{}
+	for i := range servers {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &fakeServer{fake: f, number: i, listener: l}
+		f.servers = append(f.servers, s)
+		cfg.Masters = append(cfg.Masters, l.Addr().String())
+		s.wg.Go(s.accept)
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, s := range f.servers {
+			s.stop()
+		}
+		goleak.VerifyNone(t, before)
+	})
+	return f, c
+}
+
+func (s *fakeServer) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.conns = append(s.conns, conn)
+		s.mu.Unlock()
+		s.wg.Go(func() { s.serve(conn) })
+	}
+}
+
+// stop ends the server as a crash does.
+func (s *fakeServer) stop() {
+	_ = s.listener.Close()
+	s.mu.Lock()
+	for _, c := range s.conns {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+func (s *fakeServer) name() wire.ServerName {
+	addr := s.listener.Addr().(*net.TCPAddr)
+	return wire.ServerName{Host: addr.IP.String(), Port: uint16(addr.Port), StartCode: 1}
+}
+
+// serve answers the calls of a connection, one after the other.
+func (s *fakeServer) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	r := bufio.NewReader(conn)
+	if _, err := io.ReadFull(r, make([]byte, wire.PreambleSize)); err != nil {
+		return
+	}
+	if _, err := readFrame(r); err != nil { // connection header
+		return
+	}
+	for {
+		frame, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		header, param, cells, err := wire.ParseRequest(frame)
+		if err != nil {
+			s.fake.t.Errorf("request: %v", err)
+			return
+		}
+		answer, block, fault := s.fake.call(s.number, header.Method, param, cells)
+		switch {
+		case fault.lose:
+			return
+		case fault.hang:
+			continue
+		}
+		h := wire.ResponseHeader{CallID: header.CallID}
+		if fault.exception != "" {
+			h.Exception = exception(fault.exception)
+		}
+		if _, err := conn.Write(wire.AppendResponse(nil, h, answer, block)); err != nil {
+			return
+		}
+	}
+}
+
+func readFrame(r io.Reader) ([]byte, error) {
+	var size [wire.FrameLength]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+	_, err := io.ReadFull(r, frame)
+	return frame, err
+}
+
+func exception(class string) *wire.Exception {
+	return &wire.Exception{Class: "org.apache.hadoop.hbase." + class, Message: "as the test wants it"}
+}
+
+// call executes a call on a server.
+func (f *fake) call(server int, method string, param, cells []byte) (answer, block []byte, ft fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch method {
+	case wire.MethodGetMetaRegionLocations:
+		l := wire.RegionLocation{
+			Region: wire.RegionInfo{ID: 1, Table: wire.ParseTableName(wire.MetaTable)}, Server: f.servers[0].name(),
+		}
+		return wire.AppendMessageField(nil, 1, &l), nil, fault{}
+	case wire.MethodScan:
+		var request wire.ScanRequest
+		if err := request.Parse(param); err != nil {
+			f.t.Error(err)
+		}
+		if string(request.Region) == wire.MetaRegionName {
+			answer, block = f.meta(request.Scan)
+			return answer, block, fault{}
+		}
+	}
+	if ft = f.control(method, param); ft.exception != "" {
+		return nil, nil, ft
+	}
+	var class string
+	switch method {
+	case wire.MethodMulti:
+		answer, block = f.multi(server, param, cells)
+	case wire.MethodMutate:
+		answer, block, class = f.mutate(server, param, cells)
+	case wire.MethodScan:
+		answer, block, class = f.scan(server, param)
+	default:
+		class = "UnknownProtocolException"
+	}
+	if class != "" {
+		ft.exception = class
+	}
+	return answer, block, ft
+}
+
+// region is the one of a name, if the server has it.
+func (f *fake) region(server int, name []byte) *fakeRegion {
+	for i := range f.regions {
+		if r := &f.regions[i]; r.server == server && string(r.info().Name()) == string(name) {
+			return r
+		}
+	}
+	return nil
+}
+
+// split makes two regions of the i-th.
+func (f *fake) split(i int, at string) {
+	r := f.regions[i]
+	f.regions = slices.Replace(f.regions, i, i+1,
+		fakeRegion{start: r.start, end: at, id: r.id + 100, server: r.server},
+		fakeRegion{start: at, end: r.end, id: r.id + 100, server: r.server})
+}
+
+// meta answers a scan of hbase:meta: for the regions of the table, or for its state.
+func (f *fake) meta(scan *wire.Scan) (answer, block []byte) {
+	response := wire.ScanResponse{MoreInRegion: false, More: true, ScannerID: 1}
+	add := func(row []byte, family, qualifier string, value []byte) {
+		block = wire.AppendCell(block, row, family, []byte(qualifier), 1, wire.CellPut, value)
+	}
+	if scan.Columns[0].Family == wire.MetaTableFamily {
+		if string(scan.Start) == "t" {
+			add([]byte("t"), wire.MetaTableFamily, wire.MetaTableState, f.state.AppendTo(nil))
+			response.Results = []wire.ScanResult{{Cells: 1}}
+		}
+		return response.AppendTo(nil), block
+	}
+	for i := range f.regions {
+		r := &f.regions[i]
+		n := 1
+		add(r.info().Name(), wire.MetaFamily, wire.MetaRegionInfo, wire.AppendStoredRegionInfo(nil, r.info()))
+		if r.server >= 0 {
+			n = 3
+			name := f.servers[r.server].name()
+			add(r.info().Name(), wire.MetaFamily, wire.MetaServer, fmt.Append(nil, name.Addr()))
+			add(r.info().Name(), wire.MetaFamily, wire.MetaServerStartCode, make([]byte, 8))
+		}
+		response.Results = append(response.Results, wire.ScanResult{Cells: n})
+	}
+	return response.AppendTo(nil), block
+}

@@ -1,0 +1,269 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/promtsd/promtsd/store/hbase/rpc"
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+// Get asks for rows by their keys.
+type Get struct {
+	Table     string
+	Rows      [][]byte       // ascending, each once; not to be changed until the iteration has ended
+	Columns   []Column       // empty: all
+	Filter    wire.Filter    // applied by the servers; nil: none
+	TimeRange wire.TimeRange // of the cells; zero: all
+}
+
+const (
+	// getRows bounds the rows of one request.
+	getRows = 1000
+	// getsAhead bounds the requests of one Get that are in flight, or answered and not consumed yet.
+	getsAhead = 8
+)
+
+// Get yields those of the rows that have a cell in the wanted columns, in order. Requests for the regions run at the same
+// time. It ends with ctx, or after Config.OperationTimeout. If it fails it yields the error once, with an empty Row.
+func (c *Client) Get(ctx context.Context, g Get) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		err := c.verb(ctx, "get", func(ctx context.Context) error {
+			return c.get(ctx, &g, func(row Row) bool { return yield(row, nil) })
+		})
+		if err != nil {
+			yield(Row{}, err)
+		}
+	}
+}
+
+func (c *Client) get(ctx context.Context, g *Get, yield func(Row) bool) error {
+	if err := g.check(); err != nil {
+		return &Error{Verb: "get", Table: g.Table, Class: ErrInvalid, Err: err}
+	}
+	if len(g.Rows) == 0 {
+		return nil
+	}
+	locating := c.attempt("get", g.Table, g.Rows[0])
+	if err := c.repeat(ctx, locating, locating.locate); err != nil {
+		return err
+	}
+	selection := wire.Selection{Columns: wireColumns(g.Columns), Filter: g.Filter, TimeRange: g.TimeRange}
+	ctx, cancel := context.WithCancel(ctx)
+	bunches := divide(c, g, locating.layout, selection.AppendTo(nil))
+	started := 0
+	defer func() {
+		cancel()
+		for _, b := range bunches[:started] {
+			<-b.done
+			b.release()
+		}
+	}()
+	var cells []Cell
+	for i := range bunches {
+		for ; started < len(bunches) && started < i+getsAhead; started++ {
+			go bunches[started].run(ctx)
+		}
+		b := &bunches[i]
+		<-b.done
+		if b.err != nil {
+			return b.err
+		}
+		for j := range b.found {
+			var err error
+			if cells, err = readCells(cells[:0], b.found[j]); err != nil {
+				return &Error{Verb: "get", Table: g.Table, Row: b.rows[j], Class: ErrUnavailable, Err: err}
+			}
+			if len(cells) > 0 && !yield(Row{Key: cells[0].Row, Cells: cells}) {
+				return nil
+			}
+		}
+		b.release()
+	}
+	return nil
+}
+
+func (g *Get) check() error {
+	for i, row := range g.Rows {
+		if len(row) == 0 || len(row) > wire.MaxRow {
+			return fmt.Errorf("row of %d bytes, must be 1 to %d", len(row), wire.MaxRow)
+		}
+		if i > 0 && bytes.Compare(g.Rows[i-1], row) >= 0 {
+			return fmt.Errorf("rows are not in ascending order at %x", row)
+		}
+	}
+	return nil
+}
+
+// divide cuts the rows into bunches of one region each, and those of a region into parts of about the same size.
+func divide(c *Client, g *Get, l *layout, selection []byte) []bunch {
+	var bunches []bunch
+	for rows := g.Rows; len(rows) > 0; {
+		n := 1
+		if region := l.find(rows[0]); region != nil {
+			for n < len(rows) && region.holds(rows[n]) {
+				n++
+			}
+		}
+		parts := (n + getRows - 1) / getRows
+		for part := range parts {
+			b := bunch{c: c, selection: selection, rows: rows[n*part/parts : n*(part+1)/parts], done: make(chan struct{})}
+			b.attempt = c.attempt("get", g.Table, b.rows[0])
+			bunches = append(bunches, b)
+		}
+		rows = rows[n:]
+	}
+	return bunches
+}
+
+// readCells reads a block of cells.
+func readCells(dst []Cell, block []byte) ([]Cell, error) {
+	it := wire.NewCellIter(block)
+	for it.Next() {
+		dst = append(dst, it.Cell)
+	}
+	return dst, it.Err()
+}
+
+// bunch is some rows that were of one region when the Get began.
+type bunch struct {
+	c         *Client
+	attempt   *attempt
+	selection []byte
+	rows      [][]byte
+
+	done      chan struct{} // closed when what follows is set
+	err       error
+	found     [][]byte // by row: its cells, as a block that points into one of responses
+	responses []*rpc.Response
+}
+
+// release gives the memory of the rows back; it may be called more than once.
+func (b *bunch) release() {
+	for _, r := range b.responses {
+		r.Release()
+	}
+	b.responses, b.found = nil, nil
+}
+
+// run gets all rows. What one request leaves open the next one asks for.
+func (b *bunch) run(ctx context.Context) {
+	defer close(b.done)
+	b.found = make([][]byte, len(b.rows))
+	missing := make([]int, len(b.rows))
+	for i := range missing {
+		missing[i] = i
+	}
+	param := make([]byte, 0, len(b.rows)*(len(b.rows[0])+len(b.selection)+24)+256)
+	for len(missing) > 0 {
+		b.attempt.row = b.rows[missing[0]]
+		var err error
+		var left []int
+		if left, param, err = b.ask(ctx, missing, param[:0]); len(left) < len(missing) {
+			b.attempt.tried = 0
+		}
+		missing = left
+		if err == nil {
+			continue
+		}
+		v, final := b.attempt.failed(ctx, err)
+		if final == nil && v.step == split {
+			final = b.attempt.final(ErrRejected, err) // a thousand keys are too much for this server
+		}
+		if final != nil {
+			b.err = final
+			return
+		}
+	}
+}
+
+// ask makes one request, for those of the missing rows that are of the region of the first one. It returns those that are
+// missing still; the error is why some that were asked for are.
+func (b *bunch) ask(ctx context.Context, missing []int, buf []byte) (left []int, param []byte, err error) {
+	if err := b.attempt.place(ctx); err != nil {
+		return missing, buf, err
+	}
+	region := b.attempt.region
+	n := 1
+	for n < len(missing) && region.holds(b.rows[missing[n]]) {
+		n++
+	}
+	param, mark := wire.BeginRegionAction(buf, region.Name, false)
+	for i, row := range missing[:n] {
+		param = wire.AppendGetAction(param, i, b.rows[row], b.selection)
+	}
+	param = wire.EndMessage(param, mark)
+	response, err := b.c.multiGet(ctx, region, param)
+	if err != nil {
+		return missing, param, err
+	}
+	b.responses = append(b.responses, response)
+	left, err = b.take(response, missing[:n])
+	return append(left, missing[n:]...), param, err
+}
+
+// multiGet makes the request.
+func (c *Client) multiGet(ctx context.Context, region *Region, param []byte) (*rpc.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
+	defer cancel()
+	if err := region.slots.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer region.slots.release()
+	server := c.pool.limit(region.addr)
+	if err := server.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer server.release()
+	conn, err := c.pool.bulk(ctx, region.addr)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Call(ctx, &rpc.Request{Method: wire.MethodMulti, Param: [][]byte{param}})
+}
+
+// take finds the cells of the rows that were asked for in a response. It returns the rows that have failed, and the worst
+// reason.
+func (b *bunch) take(response *rpc.Response, asked []int) (failed []int, err error) {
+	results := wire.NewMultiResults(response.Param)
+	cells := wire.NewCellIter(response.Cells)
+	var worst *wire.Exception
+	for results.Next() {
+		if e := results.Exception; e != nil {
+			if worst == nil || worse(e, worst) {
+				worst = e
+			}
+			if results.Index == wire.WholeRegion {
+				return asked, worst
+			}
+		}
+		if results.Index < 0 || results.Index >= len(asked) || results.Result.Embedded > 0 {
+			return asked, fmt.Errorf("get: %w: answer %d of %d, with %d cells of another form", wire.ErrMalformed,
+				results.Index, len(asked), results.Result.Embedded)
+		}
+		row := asked[results.Index]
+		if results.Exception != nil {
+			failed = append(failed, row)
+			continue
+		}
+		rest := cells.Rest()
+		for range results.Result.Cells {
+			if !cells.Next() {
+				return asked, fmt.Errorf("get: %w: cells are missing (%w)", wire.ErrMalformed, cells.Err())
+			}
+		}
+		b.found[row] = rest[:len(rest)-len(cells.Rest())]
+	}
+	switch {
+	case results.Err() != nil:
+		return asked, results.Err()
+	case results.Answered() != len(asked):
+		return asked, fmt.Errorf("get: %w: %d rows answered of %d", wire.ErrMalformed, results.Answered(), len(asked))
+	case worst != nil:
+		return failed, worst
+	default:
+		return nil, nil
+	}
+}

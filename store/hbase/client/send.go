@@ -1,0 +1,245 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/promtsd/promtsd/store/hbase/rpc"
+	"github.com/promtsd/promtsd/store/hbase/wire"
+)
+
+// dispatch hands the block of a part to its sender, when the budget allows. The sender of a region sends one block after
+// the other, so that its mutations stay in order; those of other regions run beside it.
+func (b *Batch) dispatch(p *part) {
+	blk := p.block
+	p.block = nil
+	b.open -= len(blk.Block())
+	held, err := b.c.writes.acquire(b.ctx, len(blk.Block()))
+	if err != nil {
+		b.fail(&Error{Verb: "put", Table: b.table, MayHaveApplied: true, Class: ErrUnavailable,
+			Err: fmt.Errorf("wait until less is on its way: %w", err)})
+		b.c.recycle(blk)
+		return
+	}
+	blk.held = held
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p.queue = append(p.queue, blk)
+	if !p.busy {
+		p.busy = true
+		b.wg.Go(func() { b.drain(p) })
+	}
+}
+
+// drain sends the queue of a part until it is empty.
+func (b *Batch) drain(p *part) {
+	for {
+		b.mu.Lock()
+		if len(p.queue) == 0 {
+			p.busy = false
+			b.mu.Unlock()
+			return
+		}
+		blk := p.queue[0]
+		p.queue = p.queue[:copy(p.queue, p.queue[1:])]
+		failed := b.err != nil
+		b.mu.Unlock()
+		if !failed {
+			if err := b.c.deliver(b.ctx, b.table, b.layout, blk); err != nil {
+				b.fail(err)
+			} else {
+				b.applied.Store(true)
+			}
+		}
+		b.c.recycle(blk)
+	}
+}
+
+// deliver sends a block, and what fails of it again, until all of it is written. filled is the layout by which the block
+// was filled. The block is the caller's.
+func (c *Client) deliver(ctx context.Context, table string, filled *layout, blk *block) error {
+	a := c.change("put", table, blk.Action(0).Row)
+	for {
+		left, err := c.deliverOnce(ctx, a, filled, blk)
+		if err == nil {
+			return nil
+		}
+		if left != nil {
+			// From here on the block is one of our own.
+			a.maybe = true
+			defer c.recycle(left)
+			blk = left
+			a.row = blk.Action(0).Row
+		}
+		if apart, ok := errors.AsType[*errApart](err); ok {
+			return apart.err
+		}
+		v, final := a.failed(ctx, err)
+		if final != nil {
+			a.row = nil
+			return final
+		}
+		if v.step == split {
+			return c.deliverHalves(ctx, a, blk, err)
+		}
+	}
+}
+
+// deliverOnce makes one attempt. With an error, left is the part of the block that is not written, nil standing for all.
+func (c *Client) deliverOnce(ctx context.Context, a *attempt, filled *layout, blk *block) (left *block, err error) {
+	if err := a.place(ctx); err != nil {
+		return nil, err
+	}
+	if (a.layout != filled || blk.mixed) && !fits(a.region, blk) {
+		return nil, c.deliverApart(ctx, a, blk)
+	}
+	return c.write(ctx, a.region, blk)
+}
+
+// fits reports whether all rows of a block are of the region.
+func fits(region *Region, blk *block) bool {
+	for i := range blk.Actions() {
+		if !region.holds(blk.Action(i).Row) {
+			return false
+		}
+	}
+	return true
+}
+
+// errApart wraps what is final already, because deliver was called anew for parts of a block.
+type errApart struct{ err error }
+
+func (e *errApart) Error() string { return e.err.Error() }
+func (e *errApart) Unwrap() error { return e.err }
+
+// deliverApart sends a block whose rows are of several regions by now, region by region.
+func (c *Client) deliverApart(ctx context.Context, a *attempt, blk *block) error {
+	layout := a.layout
+	var order []int
+	blocks := make(map[int]*block)
+	for i := range blk.Actions() {
+		action := blk.Action(i)
+		at := layout.index(action.Row)
+		part := blocks[at]
+		if part == nil {
+			part = c.block()
+			defer c.recycle(part)
+			blocks[at] = part
+			order = append(order, at)
+		}
+		part.mixed = part.mixed || at < 0 || !layout.regions[at].holds(action.Row)
+		part.Add(action)
+	}
+	if len(order) == 1 {
+		return errUnassigned // all of it belongs into a hole
+	}
+	for _, at := range order {
+		if err := c.deliver(ctx, a.table, layout, blocks[at]); err != nil {
+			return &errApart{err}
+		}
+	}
+	return nil
+}
+
+// deliverHalves sends a block that was too large for a request in two.
+func (c *Client) deliverHalves(ctx context.Context, a *attempt, blk *block, cause error) error {
+	n := blk.Actions()
+	if n == 1 {
+		return a.final(ErrRejected, cause)
+	}
+	for _, bounds := range [][2]int{{0, n / 2}, {n / 2, n}} {
+		half := c.block()
+		defer c.recycle(half)
+		for i := bounds[0]; i < bounds[1]; i++ {
+			half.Add(blk.Action(i))
+		}
+		half.mixed = blk.mixed
+		if err := c.deliver(ctx, a.table, nil, half); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write makes one request of a block. With an error, left is what of it failed, nil standing for all.
+func (c *Client) write(ctx context.Context, region *Region, blk *block) (left *block, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
+	defer cancel()
+	if err := region.slots.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer region.slots.release()
+	server := c.pool.limit(region.addr)
+	if err := server.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer server.release()
+	conn, err := c.pool.calls(ctx, region.addr)
+	if err != nil {
+		return nil, err
+	}
+	blk.param = blk.AppendRegionAction(blk.param[:0], region.Name, wire.TableDurability)
+	blk.pieces = [2][]byte{blk.param, blk.Block()}
+	blk.request = rpc.Request{Method: wire.MethodMulti, Param: blk.pieces[:1], Cells: blk.pieces[1:]}
+	response, err := conn.Call(ctx, &blk.request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Release()
+	return c.failures(blk, response.Param)
+}
+
+// failures reads the answer to a block. With an error, which is the worst one, left is the mutations that failed.
+func (c *Client) failures(blk *block, answer []byte) (left *block, err error) {
+	results := wire.NewMultiResults(answer)
+	var worst *wire.Exception
+	for results.NextFailure() {
+		e := results.Exception
+		if results.Index == wire.WholeRegion {
+			return nil, e
+		}
+		if results.Index < 0 || results.Index >= blk.Actions() {
+			return nil, fmt.Errorf("write: %w: answer to action %d of %d", wire.ErrMalformed, results.Index, blk.Actions())
+		}
+		if left == nil {
+			left = c.block()
+		}
+		left.Add(blk.Action(results.Index))
+		if worst == nil || worse(e, worst) {
+			worst = e
+		}
+	}
+	switch {
+	case results.Err() != nil:
+		err = results.Err()
+	case results.Answered() != blk.Actions():
+		err = fmt.Errorf("write: %w: %d actions answered of %d", wire.ErrMalformed, results.Answered(), blk.Actions())
+	case worst != nil:
+		left.mixed = true
+		return left, worst
+	default:
+		return nil, nil
+	}
+	if left != nil {
+		c.recycle(left)
+	}
+	return nil, err
+}
+
+// worse orders exceptions by how far back they throw us: a mutation that can never succeed ends the whole block.
+func worse(a, b *wire.Exception) bool {
+	rank := func(e *wire.Exception) int {
+		switch judge(e, 1, 0).step {
+		case giveUp:
+			return 3
+		case split:
+			return 2
+		case relocate:
+			return 1
+		default:
+			return 0
+		}
+	}
+	return rank(a) > rank(b)
+}
