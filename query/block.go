@@ -18,8 +18,8 @@ import (
 
 // extent says which rows a block holds.
 type extent struct {
-	from, to    int    // groups[from:to]
-	first, last uint32 // base times, inclusive
+	from, to   int // groups[from:to]
+	begin, end int // hours[begin:end]
 }
 
 // block is an extent's samples. It is filled again and again.
@@ -49,10 +49,8 @@ type member struct {
 	row   []byte // row key, to be patched with base times
 }
 
-const hour = 3600 // seconds
-
 // plan lists the row keys of an extent, ascending.
-func (b *block) plan(s mapping.Schema, groups []group, e extent) {
+func (b *block) plan(s mapping.Schema, groups []group, hours []uint32, e extent) {
 	b.extent = e
 	b.points.Reset()
 	b.runs, b.members, b.keys, b.wanted, b.owner = b.runs[:0], b.members[:0], b.keys[:0], b.wanted[:0], b.owner[:0]
@@ -70,12 +68,12 @@ func (b *block) plan(s mapping.Schema, groups []group, e extent) {
 		for end < len(b.members) && bytes.Equal(b.members[end].row[:head], b.members[start].row[:head]) {
 			end++
 		}
-		for base := uint64(e.first); base <= uint64(e.last); base += hour {
+		for _, base := range hours[e.begin:e.end] {
 			for _, m := range b.members[start:end] {
 				at := len(b.keys)
 				b.keys = append(b.keys, m.row...)
 				key := b.keys[at:len(b.keys):len(b.keys)]
-				s.SetBaseTime(key, uint32(base))
+				s.SetBaseTime(key, base)
 				b.wanted = append(b.wanted, key)
 				b.owner = append(b.owner, m.group)
 			}
@@ -86,7 +84,7 @@ func (b *block) plan(s mapping.Schema, groups []group, e extent) {
 }
 
 // divisible tells whether a block for fewer rows could be planned: it has more than one group, or hour.
-func (e extent) divisible() bool { return e.to-e.from > 1 || e.first < e.last }
+func (e extent) divisible() bool { return e.to-e.from > 1 || e.end-e.begin > 1 }
 
 // fill reads the rows. full says that it stopped at the querier's blockPoints, and that fewer rows should be tried.
 func (b *block) fill(ctx context.Context, q *Querier, mint, maxt int64) (full bool, err error) {

@@ -24,6 +24,7 @@ type set struct {
 	cancel     context.CancelFunc
 	q          *Querier
 	groups     []group
+	hours      []uint32 // base times at which there may be samples, ascending
 	mint, maxt int64
 
 	// next is what the block after the one being read begins with.
@@ -44,35 +45,30 @@ type fetched struct {
 	err   error
 }
 
-func newSet(ctx context.Context, q *Querier, groups []group, mint, maxt int64) *set {
+func newSet(ctx context.Context, q *Querier, groups []group, hours []uint32, mint, maxt int64) *set {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &set{
-		ctx: ctx, cancel: cancel, q: q, groups: groups, mint: mint, maxt: maxt,
+		ctx: ctx, cancel: cancel, q: q, groups: groups, hours: hours, mint: mint, maxt: maxt,
 		rows: firstRows, current: new(block), spare: new(block), group: -1,
 	}
-	if len(groups) > 0 {
-		s.next = extent{first: mapping.BaseTime(mint)}
+	if len(groups) > 0 && len(hours) > 0 {
 		s.fetchAhead()
 	}
 	return s
 }
 
-// lastBase is the base time of the query's last hour.
-func (s *set) lastBase() uint32 { return mapping.BaseTime(s.maxt) }
-
 // extentOf sizes the next extent for so many rows; at least one row.
 func (s *set) extentOf(e extent, rows int) extent {
-	hours := int(s.lastBase()-e.first)/hour + 1
-	e.to, e.last = e.from+1, s.lastBase()
-	per := hours * len(s.groups[e.from].tsuids)
-	if per > rows || e.first != mapping.BaseTime(s.mint) {
+	hours := len(s.hours) - e.begin
+	aliases := len(s.groups[e.from].tsuids)
+	e.to, e.end = e.from+1, len(s.hours)
+	if hours*aliases > rows || e.begin > 0 {
 		// One group over a part of its hours, or over what is left of them.
-		e.last = e.first + uint32(min(hours, max(1, rows/len(s.groups[e.from].tsuids)))-1)*hour
+		e.end = e.begin + min(hours, max(1, rows/aliases))
 		return e
 	}
-	for total := per; e.to < len(s.groups); e.to++ {
-		total += hours * len(s.groups[e.to].tsuids)
-		if total > rows {
+	for total := hours * aliases; e.to < len(s.groups); e.to++ {
+		if total += hours * len(s.groups[e.to].tsuids); total > rows {
 			break
 		}
 	}
@@ -81,10 +77,10 @@ func (s *set) extentOf(e extent, rows int) extent {
 
 // after is what follows an extent; ok is false at the end.
 func (s *set) after(e extent) (next extent, ok bool) {
-	if e.last < s.lastBase() {
-		return extent{from: e.from, first: e.last + hour}, true
+	if e.end < len(s.hours) {
+		return extent{from: e.from, begin: e.end}, true
 	}
-	return extent{from: e.to, first: mapping.BaseTime(s.mint)}, e.to < len(s.groups)
+	return extent{from: e.to}, e.to < len(s.groups)
 }
 
 // fetchAhead starts reading the next block into the spare one.
@@ -95,7 +91,7 @@ func (s *set) fetchAhead() {
 	s.ahead = ahead
 	go func() {
 		for {
-			b.plan(s.q.Settings.Schema, s.groups, s.extentOf(e, rows))
+			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
 			full, err := b.fill(s.ctx, s.q, s.mint, s.maxt)
 			if !full || err != nil {
 				ahead <- fetched{b, err}
@@ -151,7 +147,7 @@ func (s *set) Labels() labels.Labels { return s.groups[s.group].labels }
 func (s *set) Points() *mapping.Points {
 	for s.run == len(s.current.runs) {
 		// The next block goes on with this group only if this one ended before the last hour.
-		if s.current.to == 0 || s.current.to-1 != s.group || s.current.last >= s.lastBase() || !s.advance() {
+		if s.current.to == 0 || s.current.to-1 != s.group || s.current.end == len(s.hours) || !s.advance() {
 			return nil
 		}
 	}

@@ -57,7 +57,7 @@ func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool,
 	if labelsOnly {
 		return &labelSet{groups: groups, at: -1}, nil
 	}
-	return newSet(ctx, q, groups, max(mint, 0), min(maxt, mapping.MaxTime)), nil
+	return newSet(ctx, q, groups, found.Hours, mint, maxt), nil
 }
 
 // group is one label set and its TSUIDs: one, rarely two.

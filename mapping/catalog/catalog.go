@@ -37,8 +37,18 @@ func Open(ctx context.Context, st store.Store, own string, asked map[string]stri
 
 // Init makes the tables that do not exist, adopts those that do, and records the settings: the defaults, changed by
 // asked. If settings are recorded already, it only checks asked against them, as Open does; of a record that is half
-// written it keeps what is there. created lists the tables that it made.
+// written it keeps what is there. created lists the tables that it made. It makes them with the zero Layout.
 func Init(ctx context.Context, st store.Store, own string, asked map[string]string) (s Settings, created []string, err error) {
+	return Layout{}.Init(ctx, st, own, asked)
+}
+
+// Init is like the function Init, but makes the data table as l says.
+func (l Layout) Init(
+	ctx context.Context, st store.Store, own string, asked map[string]string,
+) (s Settings, created []string, err error) {
+	if err := l.check(); err != nil {
+		return Settings{}, nil, err
+	}
 	s, recorded, err := read(ctx, st, own)
 	if err != nil {
 		return Settings{}, nil, err
@@ -56,7 +66,7 @@ func Init(ctx context.Context, st store.Store, own string, asked map[string]stri
 	if err != nil {
 		return Settings{}, nil, err
 	}
-	for _, t := range s.tables() {
+	for _, t := range l.tables(s) {
 		at := slices.IndexFunc(existing, func(e store.Table) bool { return e.Name == t.Name })
 		if at < 0 {
 			if err := st.CreateTable(ctx, t); err != nil {
@@ -91,15 +101,6 @@ func SetIndexComplete(ctx context.Context, st store.Store, own string, complete 
 	var b store.Batch
 	b.Put(own, settingsRow, FamilyOwn, []byte(indexState), 0, []byte(indexText(complete)))
 	return st.Apply(ctx, &b)
-}
-
-func (s Settings) tables() []store.Table {
-	return []store.Table{
-		{Name: s.Tables.Data, Families: []string{FamilyData}},
-		{Name: s.Tables.UID, Families: []string{FamilyID, FamilyName}},
-		{Name: s.Tables.Meta, Families: []string{FamilyName}},
-		{Name: s.Tables.Own, Families: []string{FamilyOwn}},
-	}
 }
 
 // read returns the recorded texts by setting, and the settings that they make, with defaults for those that are

@@ -61,6 +61,9 @@ func appendDay(dst []byte, day Day) []byte {
 	return binary.BigEndian.AppendUint16(append(dst, dayPrefix), uint16(day))
 }
 
+// parseDay reads the day of a row that begins with appendDay's bytes.
+func parseDay(row []byte) Day { return Day(binary.BigEndian.Uint16(row[1:])) }
+
 // successor is the first key after all that begin with prefix, nil for the table's end.
 func successor(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {

@@ -33,6 +33,10 @@ func (r *Reader) rowKeyScans(mint, maxt int64, p *predicate) []source {
 			dst, _, err := schema.AppendRowTSUID(dst, row)
 			return dst, err
 		},
+		dayOf: func(row []byte) Day {
+			key, _ := schema.ParseRowKey(row) // Match has parsed it
+			return DayOf(int64(key.Base) * 1000)
+		},
 		repeats: true,
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -43,6 +44,9 @@ type Series struct {
 // Result is the answer to a Select.
 type Result struct {
 	Series []Series // sorted by labels, then TSUID
+	// Hours are the base times inside the range at which the series may have samples, ascending: those of the days on
+	// which any candidate was active.
+	Hours []uint32
 	// Candidates is the number of index entries looked at: the series of the metrics asked for, before their tags were
 	// compared.
 	Candidates int
@@ -62,13 +66,8 @@ func (r *Reader) Select(ctx context.Context, mint, maxt int64, limit int, matche
 	if err != nil || p == nil {
 		return Result{}, err
 	}
-	s := &selection{r: r, p: p, limit: limit}
-	for _, scan := range r.scans(mint, maxt, p) {
-		if err := s.run(ctx, scan); err != nil {
-			return Result{}, fmt.Errorf("read series index: %w", err)
-		}
-	}
-	if err := s.flush(ctx); err != nil {
+	s := &selection{r: r, p: p, limit: limit, days: make(map[Day]struct{})}
+	if err := s.all(ctx, mint, maxt); err != nil {
 		return Result{}, fmt.Errorf("read series index: %w", err)
 	}
 	slices.SortFunc(s.found, func(a, b Series) int {
@@ -77,13 +76,33 @@ func (r *Reader) Select(ctx context.Context, mint, maxt int64, limit int, matche
 		}
 		return bytes.Compare(a.TSUID, b.TSUID)
 	})
-	return Result{Series: s.found, Candidates: s.candidates}, nil
+	result := Result{Series: s.found, Candidates: s.candidates}
+	if len(s.found) > 0 {
+		result.Hours = hoursOf(s.days, mint, maxt)
+	}
+	return result, nil
+}
+
+// hoursOf lists the base times of some days that lie between two times.
+func hoursOf(days map[Day]struct{}, mint, maxt int64) []uint32 {
+	first, last := mapping.BaseTime(mint), mapping.BaseTime(maxt)
+	var out []uint32
+	for _, day := range slices.Sorted(maps.Keys(days)) {
+		start := int64(day) * dayMs / 1000
+		for base := start; base < start+dayMs/1000; base += mapping.HourMs / 1000 {
+			if base >= int64(first) && base <= int64(last) {
+				out = append(out, uint32(base))
+			}
+		}
+	}
+	return out
 }
 
 // source is one scan and how to get the TSUID out of its row keys.
 type source struct {
 	scan    store.Scan
 	tsuidOf func(dst, row []byte) ([]byte, error)
+	dayOf   func(row []byte) Day // nil: its rows are of no day
 	// repeats says that a TSUID may come up in more than one row of the sources.
 	repeats bool
 }
@@ -93,7 +112,7 @@ func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
 		return r.rowKeyScans(mint, maxt, p)
 	}
 	first, last := DayOf(mint), DayOf(maxt)
-	if int(last)-int(first) >= maxDays {
+	if isLong(mint, maxt) {
 		return []source{{
 			scan: store.Scan{
 				Table: r.Settings.Tables.Meta, Ranges: p.metricRanges(nil),
@@ -108,11 +127,15 @@ func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
 		out = append(out, source{
 			scan:    store.Scan{Table: r.Settings.Tables.Own, Ranges: p.metricRanges(prefix)},
 			tsuidOf: func(dst, row []byte) ([]byte, error) { return append(dst, row[len(prefix):]...), nil },
+			dayOf:   func([]byte) Day { return Day(day) },
 			repeats: first != last,
 		})
 	}
 	return out
 }
+
+// isLong says that a range is answered from the list of all series.
+func isLong(mint, maxt int64) bool { return int(DayOf(maxt))-int(DayOf(mint)) >= maxDays }
 
 // selection gathers TSUIDs into pages and keeps those that match.
 type selection struct {
@@ -122,8 +145,44 @@ type selection struct {
 	seen       map[string]struct{} // TSUIDs met, where the sources may repeat them
 	page       []byte              // TSUIDs end to end
 	ends       []int               // where each of the page ends
+	days       map[Day]struct{}    // on which a candidate was active
 	candidates int
 	found      []Series
+}
+
+// all runs every source, and finds the days where the sources do not tell them.
+func (s *selection) all(ctx context.Context, mint, maxt int64) error {
+	for _, src := range s.r.scans(mint, maxt, s.p) {
+		if err := s.run(ctx, src); err != nil {
+			return err
+		}
+	}
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	if !s.r.Settings.IndexComplete || !isLong(mint, maxt) || len(s.found) == 0 {
+		return nil
+	}
+	return s.findDays(ctx, DayOf(mint), DayOf(maxt))
+}
+
+// findDays finds the days on which any series was active, jumping from each to the next.
+func (s *selection) findDays(ctx context.Context, first, last Day) error {
+	for next := int(first); next <= int(last); {
+		jump := store.Scan{Table: s.r.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
+			Start: appendDay(nil, Day(next)), Stop: successor(appendDay(nil, last)),
+		}}}
+		next = int(last) + 1
+		for row, err := range s.r.Store.Scan(ctx, jump) {
+			if err != nil {
+				return err
+			}
+			day := parseDay(row.Key)
+			s.days[day] = struct{}{}
+			next = int(day) + 1
+		}
+	}
+	return nil
 }
 
 func (s *selection) run(ctx context.Context, src source) error {
@@ -136,6 +195,9 @@ func (s *selection) run(ctx context.Context, src source) error {
 			// A row that is none of a series (a global annotation, a foreign key) is not found by any selector.
 			s.page = s.page[:start]
 			continue
+		}
+		if src.dayOf != nil {
+			s.days[src.dayOf(row.Key)] = struct{}{}
 		}
 		if src.repeats {
 			if s.seen == nil {

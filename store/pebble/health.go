@@ -161,7 +161,7 @@ func (h *health) events(log *slog.Logger) *lsm.EventListener {
 				h.setStalled(err)
 			}
 			h.mu.Unlock()
-			log.Error("background work on the store failed and is tried again", "flush", flush, "err", err)
+			log.Error("background work on the store failed and is tried again", "flush", flush, "err", err.Error())
 		},
 		DataCorruption: func(info lsm.DataCorruptionInfo) {
 			h.mu.Lock()
