@@ -141,6 +141,7 @@ const (
 	ReasonInvalidLabels Reason = "invalid_labels"   // no metric name, a repeated label, bytes that are no UTF-8
 	ReasonLabelLimit    Reason = "label_limit"      // too many labels, or a name or value that is too long
 	ReasonTimestamp     Reason = "timestamp"        // before 1970, after 2106, or too far in the future
+	ReasonInfinity      Reason = "infinity"         // an infinite value, where the settings refuse those
 	ReasonUIDsExhausted Reason = "uids_exhausted"   // no UID left on the width that was chosen for the tables
 	ReasonNotStored     Reason = "not_stored"       // a form that the schema has no place for
 	ReasonMalformed     Reason = "malformed_series" // a series that contradicts the protocol

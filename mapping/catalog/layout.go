@@ -66,7 +66,8 @@ func (l Layout) splits(schema mapping.Schema) [][]byte {
 	regions = min(regions, parts)
 	var splits [][]byte
 	for i := 1; i < regions; i++ {
-		splits = append(splits, first(int(int64(i)*int64(parts)/int64(regions))))
+		// This is i*parts/regions, without overflow.
+		splits = append(splits, first(i*(parts/regions)+i*(parts%regions)/regions))
 	}
 	return splits
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ type Limits struct {
 	LabelName  int           // bytes of a label's name
 	LabelValue int           // bytes of a label's value, and of a metric name
 	Future     time.Duration // how far ahead of the clock a sample may be; 0: any time
+
+	// RefuseInfinities refuses infinite values, of which a single one makes OpenTSDB fail a query that meets it.
+	RefuseInfinities bool
 }
 
 // Config is what an Appender needs.
@@ -139,30 +143,43 @@ func (a *Appender) encode(j *job, req *mapping.WriteRequest, now int64, result *
 		}
 		rs := req.Series[i]
 		s.mu.Lock()
-		refused, bad := a.encodeSeries(j, s, req.Samples[rs.From:rs.To], now, latest)
+		refused := a.encodeSeries(j, s, req.Samples[rs.From:rs.To], now, latest)
 		given = max(given, s.runTime)
 		s.mu.Unlock()
-		result.Written += rs.To - rs.From - refused
-		if refused > 0 {
-			result.Refuse(mapping.ReasonTimestamp, refused, a.timeError(rs.Labels, bad, now))
+		result.Written += rs.To - rs.From - refused.times - refused.infinities
+		if refused.times > 0 {
+			result.Refuse(mapping.ReasonTimestamp, refused.times, a.timeError(rs.Labels, refused.time, now))
+		}
+		if refused.infinities > 0 {
+			result.Refuse(mapping.ReasonInfinity, refused.infinities, fmt.Errorf(
+				"series %s: %w: infinite value, refused by --no-write.infinities", formatLabels(rs.Labels), mapping.ErrInvalid))
 		}
 	}
 	a.cache.gave(given)
 }
 
-// encodeSeries does so for one series. It returns how many samples it refused for their times, and the first of those
-// times.
+// refusals counts the samples of one series that were refused.
+type refusals struct {
+	times, infinities int
+	time              int64 // the first refused time
+}
+
+// encodeSeries does so for one series.
 func (a *Appender) encodeSeries(
 	j *job, s *series, samples []mapping.Sample, now, latest int64,
-) (refused int, bad int64) {
+) (refused refusals) {
 	const none = ^uint32(0) // no base time: they are multiples of 3600
 	base, noted := none, false
 	var day index.Day
 	for _, sample := range samples {
 		if sample.T < 0 || sample.T > latest {
-			if refused++; refused == 1 {
-				bad = sample.T
+			if refused.times++; refused.times == 1 {
+				refused.time = sample.T
 			}
+			continue
+		}
+		if a.Limits.RefuseInfinities && math.IsInf(sample.V, 0) {
+			refused.infinities++
 			continue
 		}
 		if b := mapping.BaseTime(sample.T); b != base {
@@ -183,7 +200,7 @@ func (a *Appender) encodeSeries(
 		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell[value:], s.cellTime(sample.T, now),
 			j.cell[:value])
 	}
-	return refused, bad
+	return refused
 }
 
 // putIndex adds the index rows of a series for a day, unless they are known to be there.

@@ -188,3 +188,22 @@ func TestAppend_RefusesNewNamesWhenUIDsAreExhausted(t *testing.T) {
 		t.Errorf("the data table holds %d series, want 255", got)
 	}
 }
+
+func TestAppend_RefusesInfinitiesWhereOpenTSDBSharesTheTables(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		db := open(t, storetest.NewMem(), nil, func(c *ingest.Config) { c.Limits.RefuseInfinities = refuse })
+		var req mapping.WriteRequest
+		add(&req, raw("__name__", "m"), sample(now, math.Inf(1)), sample(now+1, math.NaN()), sample(now+2, math.Inf(-1)))
+		want := 3
+		if refuse {
+			want = 1
+		}
+		got, err := db.Append(t.Context(), &req)
+		if err != nil || got.Written != want || got.Refused[mapping.ReasonInfinity] != 3-want {
+			t.Errorf("refuse %v: got %+v, %v, want %d written", refuse, got, err, want)
+		}
+		if refuse && !strings.Contains(got.Examples[0].Error(), "--no-write.infinities") {
+			t.Errorf("the text is %q", got.Examples[0])
+		}
+	}
+}
