@@ -6,18 +6,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/store/hbase"
+	"github.com/promtsd/promtsd/store/hbase/client"
 )
 
 const repository = "../.."
@@ -96,6 +102,9 @@ func TestReadme_FiveMinuteStartWorks(t *testing.T) {
 	})
 	exposed := output(t, other, "curl -s http://localhost:9201/metrics")
 	for _, name := range regexp.MustCompile(`promtsd_[a-z_]+`).FindAllString(readme(t), -1) {
+		if strings.HasPrefix(name, "promtsd_hbase_") {
+			continue // of the other store: TestReadme_HBaseMetricsAreReal
+		}
 		if !strings.Contains(exposed, "\n"+name+"{") && !strings.Contains(exposed, "\n"+name+" ") {
 			t.Errorf("README.md names the metric %s, which a running promtsd does not expose", name)
 		}
@@ -275,17 +284,58 @@ func helpTexts(t *testing.T) string {
 	return all.String()
 }
 
+// noting is a registry that only notes what it is given.
+type noting struct {
+	prometheus.Registerer
+	all []prometheus.Collector
+}
+
+func (c *noting) Register(collector prometheus.Collector) error {
+	c.all = append(c.all, collector)
+	return nil
+}
+
+func TestReadme_HBaseMetricsAreReal(t *testing.T) {
+	var registered noting
+	st, err := hbase.Open(hbase.Config{
+		Client: client.Config{ZooKeeper: []string{"127.0.0.1:1"}}, Registerer: &registered, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	var known strings.Builder
+	for _, c := range registered.all {
+		descriptions := make(chan *prometheus.Desc, 10)
+		c.Describe(descriptions)
+		close(descriptions)
+		for d := range descriptions {
+			fmt.Fprintln(&known, d)
+		}
+	}
+	named := regexp.MustCompile(`promtsd_hbase_[a-z_]+`).FindAllString(readme(t), -1)
+	if len(named) == 0 {
+		t.Error("README.md names no metric of the HBase store")
+	}
+	for _, name := range named {
+		if !strings.Contains(known.String(), strconv.Quote(name)) {
+			t.Errorf("README.md names the metric %s, which the HBase store does not have:\n%s", name, &known)
+		}
+	}
+}
+
 func TestReadme_FlagsAndDefaultsAreReal(t *testing.T) {
 	help := helpTexts(t)
 	flags := 0
 	outside := regexp.MustCompile("(?m)^prometheus .*$").ReplaceAllString(readme(t), "")
 	for _, m := range regexp.MustCompile(`--(no-)?([a-z][a-z.-]*[a-z])`).FindAllStringSubmatch(outside, -1) {
 		flags++
-		name := "--" + m[2]
+		// Help writes a flag that is on or off with both of its forms.
+		name := `--(\[no-\])?` + regexp.QuoteMeta(m[2])
 		if m[1] != "" {
-			name = "--[no-]" + m[2]
+			name = `--\[no-\]` + regexp.QuoteMeta(m[2])
 		}
-		if m[2] != "help" && !regexp.MustCompile(regexp.QuoteMeta(name)+`[\s=]`).MatchString(help) {
+		if m[2] != "help" && !regexp.MustCompile(name+`[\s=]`).MatchString(help) {
 			t.Errorf("README.md names %s, which no --help does", m[0])
 		}
 	}

@@ -68,6 +68,17 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
+// enter refuses calls after Close, and those whose context has ended.
+func (s *Store) enter(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, context.Cause(ctx))
+	}
+	return nil
+}
+
 // now is the clock for mutations without a timestamp: it never gives one time twice, so that a put after a delete is
 // newer than it.
 func (s *Store) now() int64 {
@@ -85,8 +96,8 @@ func (s *Store) families(ctx context.Context, table string) ([]string, error) {
 	if known, ok := s.tables.Load(table); ok {
 		return known.([]string), nil
 	}
-	if s.closed.Load() {
-		return nil, store.ErrClosed
+	if err := s.enter(ctx); err != nil {
+		return nil, err
 	}
 	schema, err := s.client.Describe(ctx, table)
 	if err != nil {
@@ -117,6 +128,9 @@ func (s *Store) family(ctx context.Context, table, family string) error {
 }
 
 func (s *Store) columns(ctx context.Context, table string, columns []store.Column) ([]client.Column, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
 	if _, err := s.families(ctx, table); err != nil {
 		return nil, err
 	}

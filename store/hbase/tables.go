@@ -14,8 +14,8 @@ import (
 
 // Tables implements store.Store.
 func (s *Store) Tables(ctx context.Context) ([]store.Table, error) {
-	if s.closed.Load() {
-		return nil, store.ErrClosed
+	if err := s.enter(ctx); err != nil {
+		return nil, err
 	}
 	names, err := s.client.Tables(ctx)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
 	if t.Name == "" || len(t.Families) == 0 || !slices.IsSorted(t.Families) {
 		return fmt.Errorf("%w: a table needs a name, and families in order", store.ErrInvalid)
 	}
-	if s.closed.Load() {
-		return store.ErrClosed
+	if err := s.enter(ctx); err != nil {
+		return err
 	}
 	s.tables.Delete(t.Name)
 	families, err := s.families(ctx, t.Name)

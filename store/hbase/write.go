@@ -18,8 +18,8 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	if err := b.Err(); err != nil {
 		return err
 	}
-	if s.closed.Load() {
-		return store.ErrClosed
+	if err := s.enter(ctx); err != nil {
+		return err
 	}
 	order, err := s.prepare(ctx, b)
 	if err != nil || len(order) == 0 {
@@ -121,8 +121,8 @@ func (s *Store) ready(ctx context.Context, c store.Coord) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	if s.closed.Load() {
-		return store.ErrClosed
+	if err := s.enter(ctx); err != nil {
+		return err
 	}
 	return s.family(ctx, c.Table, c.Family)
 }
