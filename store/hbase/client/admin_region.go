@@ -39,8 +39,8 @@ func (c *Client) eachRegion(
 	})
 }
 
-// Split splits a region of a table in two, of which the second begins with row; with none the server chooses. It returns
-// when the daughters are open.
+// Split splits a region of a table in two, of which the second begins with row; with none the server chooses. It
+// returns when the daughters are open.
 func (c *Client) Split(ctx context.Context, region *Region, row []byte) error {
 	defer c.locator.forget(region.Table)
 	return c.procedure(ctx, "split", region.Table, wire.MethodSplitRegion,

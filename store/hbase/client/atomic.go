@@ -31,10 +31,15 @@ func (c *Coord) check(verb string, value []byte) error {
 		len(c.Row), wire.MaxRow, len(c.Family), wire.MaxFamily, size, wire.MaxCell)}
 }
 
+// errSumLost says that an increment was counted by a server that is gone, in whose log the next one found the nonce,
+// but not what the sum was. Reading the cell now would give a sum that another increment may have been given too.
+var errSumLost = errors.New("it was counted, but what the sum was is lost with the server")
+
 // Increment adds delta to the 8-byte big-endian signed number in a cell, absent counting as 0, and returns the sum. An
 // attempt whose answer was lost is repeated under the same nonce, by which the server recognizes it and answers what it
-// did the first time. Only when the region has gone to another server in between may the delta count twice; the sum that
-// is returned is nobody else's even then.
+// did the first time. When the region has gone to another server in between, that may know only that it was counted,
+// which is an error that says MayHaveApplied, or, after a move, nothing, and count it twice. The sum that is returned
+// is nobody else's in any case.
 func (c *Client) Increment(ctx context.Context, at Coord, delta int64) (int64, error) {
 	if err := at.check("increment", nil); err != nil {
 		return 0, err
@@ -54,6 +59,9 @@ func (c *Client) Increment(ctx context.Context, at Coord, delta int64) (int64, e
 				cells, err := readCells(nil, r.Cells)
 				if err != nil {
 					return err
+				}
+				if len(cells) == 0 && a.maybe {
+					return errSumLost
 				}
 				if len(cells) != 1 || len(cells[0].Value) != 8 {
 					return fmt.Errorf("increment: %w: %d cells, or not of 8 bytes", wire.ErrMalformed, len(cells))
@@ -209,7 +217,8 @@ func (c *Client) compare(ctx context.Context, check *Check) (cellState, error) {
 	var value []byte
 	found := false
 	rows := Get{
-		Table: check.Table, Rows: [][]byte{check.Row}, Columns: []Column{{Family: check.Family, Qualifier: check.qualifier()}},
+		Table: check.Table, Rows: [][]byte{check.Row},
+		Columns: []Column{{Family: check.Family, Qualifier: check.qualifier()}},
 	}
 	err := c.get(ctx, &rows, func(row Row) bool {
 		value, found = bytes.Clone(row.Cells[0].Value), true

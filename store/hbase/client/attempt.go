@@ -24,6 +24,7 @@ type attempt struct {
 
 	tried  int  // attempts that failed
 	writes bool // the request changes something
+	splits bool // the request can be repeated in halves
 	maybe  bool // an attempt may have taken effect
 }
 
@@ -113,7 +114,7 @@ func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
 	a.tried++
 	v := judge(err, a.tried, rand.Float64())
 	a.maybe = a.maybe || v.maybe && a.writes
-	if v.step == giveUp {
+	if v.step == giveUp || v.step == split && !a.splits {
 		return v, a.final(v.class, err)
 	}
 	if ctx.Err() != nil {

@@ -83,8 +83,8 @@ func (c *Client) NewBatch(ctx context.Context, table string) (*Batch, error) {
 	}, nil
 }
 
-// Put adds a cell. The timestamp is in milliseconds and not 0: the server's clock would not be the same at every attempt.
-// It copies what it is given. It waits while Config.WriteBytes are on their way. An error is told by Flush.
+// Put adds a cell. The timestamp is in milliseconds and not 0: the server's clock would not be the same at every
+// attempt. It copies what it is given. It waits while Config.WriteBytes are on their way. An error is told by Flush.
 func (b *Batch) Put(row []byte, family string, qualifier []byte, timestamp int64, value []byte) {
 	if p := b.part(row, family, qualifier, timestamp, value); p != nil {
 		before := len(p.block.Block())

@@ -22,8 +22,8 @@ type claim struct {
 
 func newBudget(size int) *budget { return &budget{size: size, free: size} }
 
-// acquire takes n bytes, or all there are when n is more: what is larger than the budget goes alone. It returns how many
-// release has to give back.
+// acquire takes n bytes, or all there are when n is more: what is larger than the budget goes alone. It returns how
+// many release has to give back.
 func (b *budget) acquire(ctx context.Context, n int) (int, error) {
 	n = min(n, b.size)
 	b.mu.Lock()

@@ -108,8 +108,8 @@ func wireColumns(columns []Column) []wire.Column {
 // Cell is one cell. Its slices point into the answer it came with.
 type Cell = wire.Cell
 
-// Row is a row with at least one cell, in the order of HBase: families by name, then qualifiers, both by their bytes. It
-// is valid until the iteration goes on or ends.
+// Row is a row with at least one cell, in the order of HBase: families by name, then qualifiers, both by their bytes.
+// It is valid until the iteration goes on or ends.
 type Row struct {
 	Key   []byte
 	Cells []Cell

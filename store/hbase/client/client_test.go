@@ -219,7 +219,8 @@ func TestGet_YieldsRowsInOrder(t *testing.T) {
 		}
 	}
 	var got []string
-	for row, err := range c.Get(t.Context(), client.Get{Table: name, Rows: rows, Columns: []client.Column{{Family: "f"}}}) {
+	columns := []client.Column{{Family: "f"}}
+	for row, err := range c.Get(t.Context(), client.Get{Table: name, Rows: rows, Columns: columns}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,15 +108,15 @@ func positive[T int | time.Duration](v *T, def T) {
 	}
 }
 
-// Observer is told what happens, for metrics. Its methods are called by many goroutines and must be fast. The labels they
-// are given take few values.
+// Observer is told what happens, for metrics. Its methods are called by many goroutines and must be fast. The labels
+// they are given take few values.
 type Observer interface {
 	// Observer is told of each request to a server, its bytes, and its end: what is in flight is their difference.
 	rpc.Observer
 	// Verb is told of the end of each verb as its caller sees it: one batch, one get of any number of rows, one scan.
 	Verb(verb string, took time.Duration, err error)
-	// Retry is told that a request is repeated. reason is the simple name of an exception of the server, or "connection",
-	// "timeout", "no server" or "lookup".
+	// Retry is told that a request is repeated. reason is the simple name of an exception of the server, or
+	// "connection", "timeout", "no server" or "lookup".
 	Retry(verb, reason string)
 	// Moved is told that n regions of a table were found at another place than before, or are new.
 	Moved(table string, n int)

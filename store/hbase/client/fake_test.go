@@ -16,9 +16,9 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
-// fake is a cluster in this process: servers that speak the protocol, one table "t" with family "f", and hbase:meta on the
-// first server. What it does not do: filters, columns, versions, timestamps of deletes, and checks other than for absence.
-// A test decides in control what goes wrong.
+// fake is a cluster in this process: servers that speak the protocol, one table "t" with family "f", and hbase:meta on
+// the first server. What it does not do: filters, columns, versions, timestamps of deletes, and checks other than for
+// absence. A test decides in control what goes wrong.
 type fake struct {
 	t       *testing.T
 	servers []*fakeServer

@@ -80,8 +80,7 @@ func (f *fake) mutate(server int, param, cells []byte) (answer, block []byte, cl
 	}
 	it := wire.NewCellIter(cells)
 	it.Next()
-	row, qualifier := string(it.Cell.Row), string(it.Cell.Qualifier)
-	stored, found := f.rows[row][qualifier]
+	stored, found := f.rows[string(it.Cell.Row)][string(it.Cell.Qualifier)]
 	response := wire.MutateResponse{Processed: true}
 	switch {
 	case request.Mutation.Type == wire.Increment:

@@ -204,7 +204,7 @@ func TestScan_GoesOnWhereItWas(t *testing.T) {
 						if method != wire.MethodScan {
 							return fault{}
 						}
-						if calls++; calls%3 != 0 {
+						if calls++; calls%5 != 3 {
 							return fault{}
 						}
 						if test.change != nil && calls == 3 {

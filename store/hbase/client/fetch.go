@@ -115,7 +115,8 @@ func (f *fetcher) hand(ctx context.Context, ch *chunk) bool {
 	}
 }
 
-// fetch gets the next response into ch, and returns false after the last one. When ch has none afterwards it had no rows.
+// fetch gets the next response into ch, and returns false after the last one. When ch has none afterwards it had no
+// rows.
 func (f *fetcher) fetch(ctx context.Context, ch *chunk) (more bool, err error) {
 	ctx, cancel := f.c.bounded(ctx)
 	defer cancel()
@@ -247,8 +248,8 @@ func (f *fetcher) leave(region *Region) (more bool) {
 	return true
 }
 
-// lose gives the scanner up and moves the position to where another one has to start: behind the last row, or at it when
-// only a part of it has come. A request whose answer was lost is never repeated: its rows would be missed.
+// lose gives the scanner up and moves the position to where another one has to start: behind the last row, or at it
+// when only a part of it has come. A request whose answer was lost is never repeated: its rows would be missed.
 func (f *fetcher) lose() {
 	if f.region != nil {
 		f.close()
@@ -256,13 +257,19 @@ func (f *fetcher) lose() {
 	if f.last == nil {
 		return
 	}
-	it := wire.NewCellIter(f.last.Cells)
-	for it.Next() { //nolint:revive // the last one is wanted
-	}
-	f.scan.Start = bytes.Clone(it.Cell.Row)
+	f.scan.Start = lastRow(f.last.Cells)
 	f.scan.StartExclusive = !f.partial
 	f.again = f.partial
 	f.forget()
+}
+
+// lastRow is a copy of the row of the last cell of a block.
+func lastRow(block []byte) []byte {
+	it, row := wire.NewCellIter(block), []byte(nil)
+	for it.Next() {
+		row = it.Cell.Row
+	}
+	return bytes.Clone(row)
 }
 
 // forget lets go of the response that the position was in.

@@ -26,8 +26,9 @@ const (
 	getsAhead = 8
 )
 
-// Get yields those of the rows that have a cell in the wanted columns, in order. Requests for the regions run at the same
-// time. It ends with ctx, or after Config.OperationTimeout. If it fails it yields the error once, with an empty Row.
+// Get yields those of the rows that have a cell in the wanted columns, in order. Requests for the regions run at the
+// same time. It ends with ctx, or after Config.OperationTimeout. If it fails it yields the error once, with an empty
+// Row.
 func (c *Client) Get(ctx context.Context, g Get) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		err := c.verb(ctx, "get", func(ctx context.Context) error {
@@ -168,19 +169,14 @@ func (b *bunch) run(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		v, final := b.attempt.failed(ctx, err)
-		if final == nil && v.step == split {
-			final = b.attempt.final(ErrRejected, err) // a thousand keys are too much for this server
-		}
-		if final != nil {
-			b.err = final
+		if _, b.err = b.attempt.failed(ctx, err); b.err != nil {
 			return
 		}
 	}
 }
 
-// ask makes one request, for those of the missing rows that are of the region of the first one. It returns those that are
-// missing still; the error is why some that were asked for are.
+// ask makes one request, for those of the missing rows that are of the region of the first one. It returns those that
+// are missing still; the error is why some that were asked for are.
 func (b *bunch) ask(ctx context.Context, missing []int, buf []byte) (left []int, param []byte, err error) {
 	if err := b.attempt.place(ctx); err != nil {
 		return missing, buf, err
@@ -224,8 +220,8 @@ func (c *Client) multiGet(ctx context.Context, region *Region, param []byte) (*r
 	return conn.Call(ctx, &rpc.Request{Method: wire.MethodMulti, Param: [][]byte{param}})
 }
 
-// take finds the cells of the rows that were asked for in a response. It returns the rows that have failed, and the worst
-// reason.
+// take finds the cells of the rows that were asked for in a response. It returns the rows that have failed, and the
+// worst reason.
 func (b *bunch) take(response *rpc.Response, asked []int) (failed []int, err error) {
 	results := wire.NewMultiResults(response.Param)
 	cells := wire.NewCellIter(response.Cells)

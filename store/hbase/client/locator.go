@@ -53,8 +53,8 @@ func (l *locator) entry(table string) *located {
 	return t
 }
 
-// locate returns the table's layout: the one that is known, if it is newer than stale, or else one that is looked up now.
-// stale is the layout that turned out to be wrong, nil when there was none.
+// locate returns the table's layout: the one that is known, if it is newer than stale, or else one that is looked up
+// now. stale is the layout that turned out to be wrong, nil when there was none.
 func (l *locator) locate(ctx context.Context, table string, stale *layout) (*layout, error) {
 	t := l.entry(table)
 	if current := t.layout.Load(); current != nil && current != stale {
@@ -91,8 +91,8 @@ func (l *locator) forget(table string) {
 	delete(l.tables, table)
 }
 
-// fly looks a table up on behalf of all who wait, and hence not with the context of any of them. It tries once: who waits
-// knows whether there is time for more.
+// fly looks a table up on behalf of all who wait, and hence not with the context of any of them. It tries once: who
+// waits knows whether there is time for more.
 func (l *locator) fly(t *located, f *flight) {
 	ctx, cancel := context.WithTimeout(l.pool.life, l.cfg.RPCTimeout)
 	defer cancel()

@@ -81,8 +81,8 @@ func (c *Client) procedure(ctx context.Context, verb, table, method string, requ
 	})
 }
 
-// lostAfter is the number of times in a row that a procedure must not be found before it is taken for lost: a master that
-// has just taken over may not know it yet.
+// lostAfter is the number of times in a row that a procedure must not be found before it is taken for lost: a master
+// that has just taken over may not know it yet.
 const lostAfter = 20
 
 // errLost says that the master knows nothing of a procedure that it, or another one, has accepted.

@@ -33,8 +33,8 @@ func (row metaRow) region() (*Region, error) {
 	return region, nil
 }
 
-// serves reports whether a region in this state of the master's book-keeping has a server that may answer for it. In the
-// others info:server still names the last one. A cluster of before 2.0 writes no state.
+// serves reports whether a region in this state of the master's book-keeping has a server that may answer for it. In
+// the others info:server still names the last one. A cluster of before 2.0 writes no state.
 func serves(state string) bool {
 	switch state {
 	case "", "OPEN", "CLOSING", "SPLITTING", "MERGING":
@@ -44,8 +44,8 @@ func serves(state string) bool {
 	}
 }
 
-// scanMeta calls yield for each row of hbase:meta that a scan finds. The values of a row are valid until yield returns. A
-// failure makes the next scan ask the registry where hbase:meta is.
+// scanMeta calls yield for each row of hbase:meta that a scan finds. The values of a row are valid until yield returns.
+// A failure makes the next scan ask the registry where hbase:meta is.
 func (l *locator) scanMeta(ctx context.Context, scan *wire.Scan, yield func(metaRow) error) error {
 	known := l.meta.Load()
 	if known == nil {

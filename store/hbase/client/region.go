@@ -36,15 +36,15 @@ func (r *Region) at(server wire.ServerName) *Region {
 	return &moved
 }
 
-// layout is the regions of a table, in order, as they were found at one time. It is never changed: who finds it wrong asks
-// the locator for a newer one.
+// layout is the regions of a table, in order, as they were found at one time. It is never changed: who finds it wrong
+// asks the locator for a newer one.
 type layout struct {
 	table   string
 	regions []*Region
 }
 
-// newLayout sorts regions and makes them share the limiters of those of the same name in old, which may be nil. moved is
-// the number of regions that are new or at another server than there.
+// newLayout sorts regions and makes them share the limiters of those of the same name in old, which may be nil. moved
+// is the number of regions that are new or at another server than there.
 func newLayout(table string, regions []*Region, old *layout, slots int) (l *layout, moved int) {
 	// By start key and id, not by the bytes of the names, in which a comma within a key would sort wrongly.
 	slices.SortFunc(regions, func(a, b *Region) int {

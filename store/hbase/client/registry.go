@@ -22,8 +22,8 @@ type registry interface {
 	clusterID(ctx context.Context) (string, error)
 }
 
-// rpcRegistry asks masters and region servers, any of which can answer. Each question gets a connection of its own: they
-// are rare, and the server that is asked next may be another one.
+// rpcRegistry asks masters and region servers, any of which can answer. Each question gets a connection of its own:
+// they are rare, and the server that is asked next may be another one.
 type rpcRegistry struct {
 	servers []string
 	dial    rpc.Config // but for Addr
@@ -73,8 +73,8 @@ func (r *rpcRegistry) clusterID(ctx context.Context) (id string, err error) {
 // errNoMeta says that nobody serves hbase:meta at the moment.
 var errNoMeta = errors.New("hbase:meta is not assigned to a server")
 
-// ask puts a question to one server after the other until one gives an answer that parse accepts. It starts with the one
-// that answered last.
+// ask puts a question to one server after the other until one gives an answer that parse accepts. It starts with the
+// one that answered last.
 func (r *rpcRegistry) ask(ctx context.Context, method string, parse func(answer []byte) error) error {
 	var errs []error
 	first := r.next.Load()

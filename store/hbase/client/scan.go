@@ -10,8 +10,8 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
-// Scan asks for the rows of a table from Start (inclusive) to Stop (exclusive). The zero value of each optional field is
-// a sensible choice.
+// Scan asks for the rows of a table from Start (inclusive) to Stop (exclusive). The zero value of each optional field
+// is a sensible choice.
 type Scan struct {
 	Table string
 	Start []byte // empty: from the table's beginning
@@ -25,8 +25,8 @@ type Scan struct {
 
 	// Rows is the most rows of one response. Default: 10,000.
 	Rows int
-	// ResponseBytes is about the size of one response, as the server counts, to which 1.7 bytes of memory are one on the
-	// wire. Up to three are held at a time. Default: 2 MiB.
+	// ResponseBytes is about the size of one response, as the server counts, to which 1.7 bytes of memory are one on
+	// the wire. Up to three are held at a time. Default: 2 MiB.
 	ResponseBytes int
 	// Read tells the servers how to read their files. Default: their choice.
 	Read wire.ReadType
@@ -46,8 +46,8 @@ const (
 // It sees all that was acknowledged before it began. The cells of a row are of one moment, different rows may be of
 // different ones.
 //
-// It ends with ctx, or after Config.OperationTimeout in which nothing came. If it fails it yields the error once, with an
-// empty Row.
+// It ends with ctx, or after Config.OperationTimeout in which nothing came. If it fails it yields the error once, with
+// an empty Row.
 func (c *Client) Scan(ctx context.Context, s Scan) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		start := time.Now()
@@ -151,8 +151,8 @@ func (a *assembler) add(ch *chunk) (more bool, err error) {
 	return true, err
 }
 
-// result adds the next n cells to the row. Those of another row show that the row was complete, although the server could
-// not know it when it cut the response.
+// result adds the next n cells to the row. Those of another row show that the row was complete, although the server
+// could not know it when it cut the response.
 func (a *assembler) result(it *wire.CellIter, n int) (more bool, err error) {
 	for i := range n {
 		if !it.Next() {

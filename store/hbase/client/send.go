@@ -9,8 +9,8 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
-// dispatch hands the block of a part to its sender, when the budget allows. The sender of a region sends one block after
-// the other, so that its mutations stay in order; those of other regions run beside it.
+// dispatch hands the block of a part to its sender, when the budget allows. The sender of a region sends one block
+// after the other, so that its mutations stay in order; those of other regions run beside it.
 func (b *Batch) dispatch(p *part) {
 	blk := p.block
 	p.block = nil
@@ -56,10 +56,11 @@ func (b *Batch) drain(p *part) {
 	}
 }
 
-// deliver sends a block, and what fails of it again, until all of it is written. filled is the layout by which the block
-// was filled. The block is the caller's.
+// deliver sends a block, and what fails of it again, until all of it is written. filled is the layout by which the
+// block was filled. The block is the caller's.
 func (c *Client) deliver(ctx context.Context, table string, filled *layout, blk *block) error {
 	a := c.change("put", table, blk.Action(0).Row)
+	a.splits = true
 	for {
 		left, err := c.deliverOnce(ctx, a, filled, blk)
 		if err == nil {
@@ -67,7 +68,7 @@ func (c *Client) deliver(ctx context.Context, table string, filled *layout, blk 
 		}
 		if left != nil {
 			// From here on the block is one of our own.
-			a.maybe = true
+			a.maybe = a.maybe || left.Actions() < blk.Actions()
 			defer c.recycle(left)
 			blk = left
 			a.row = blk.Action(0).Row
@@ -86,7 +87,8 @@ func (c *Client) deliver(ctx context.Context, table string, filled *layout, blk 
 	}
 }
 
-// deliverOnce makes one attempt. With an error, left is the part of the block that is not written, nil standing for all.
+// deliverOnce makes one attempt. With an error, left is the part of the block that is not written, nil standing for
+// all.
 func (c *Client) deliverOnce(ctx context.Context, a *attempt, filled *layout, blk *block) (left *block, err error) {
 	if err := a.place(ctx); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
-// zkRegistry reads the cluster's nodes in ZooKeeper. Each look-up opens a session and closes it again: look-ups are rare,
-// and a session kept open would have to be watched and renewed, and costs the quorum something all the time.
+// zkRegistry reads the cluster's nodes in ZooKeeper. Each look-up opens a session and closes it again: look-ups are
+// rare, and a session kept open would have to be watched and renewed, and costs the quorum something all the time.
 type zkRegistry struct {
 	quorum []string
 	base   string
@@ -81,7 +81,8 @@ func (z *zkRegistry) get(ctx context.Context, name string) ([]byte, error) {
 		err = context.Cause(ctx)
 	}
 	conn.Close()
-	for range events { //nolint:revive // only their end is of interest
+	for range events {
+		continue // their end is that of the session's goroutines
 	}
 	return data, err
 }
@@ -93,8 +94,8 @@ func (l *zkLogger) Printf(format string, args ...any) {
 	l.logger.Debug("zookeeper: " + fmt.Sprintf(format, args...))
 }
 
-// rotation hands out the quorum's servers in turn. Other than the library's own it resolves none of them beforehand: one
-// name that cannot be resolved must not keep the client from the others.
+// rotation hands out the quorum's servers in turn. Other than the library's own it resolves none of them beforehand:
+// one name that cannot be resolved must not keep the client from the others.
 type rotation struct {
 	servers []string
 	next    int
