@@ -118,6 +118,9 @@ func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
 		return v, a.final(v.class, err)
 	}
 	if ctx.Err() != nil {
+		if v.step == relocate && a.layout != nil && !errors.Is(ctx.Err(), context.Canceled) {
+			a.c.locator.doubt(a.layout) // too late for this request; the next one shall not wait for the same server
+		}
 		return v, a.final(ErrUnavailable, because(context.Cause(ctx), err))
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= v.pause {
@@ -141,7 +144,9 @@ func (a *attempt) relocate(v verdict, err error) {
 	}
 	var e *wire.Exception
 	if errors.As(err, &e) && a.region != nil {
-		if server, ok := e.MovedTo(); ok {
+		// Servers remember for minutes where a region went that has moved on, or back, since, or is no more: two of them
+		// could send us to and fro. So hbase:meta is asked before another one is believed.
+		if server, ok := e.MovedTo(); ok && !a.region.redirected {
 			a.c.locator.moved(a.layout, a.region.Name, server)
 		}
 	}

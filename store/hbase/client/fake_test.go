@@ -27,6 +27,7 @@ type fake struct {
 	regions  []fakeRegion
 	state    wire.TableState
 	rows     map[string]map[string]string
+	lookups  int              // scans of hbase:meta
 	puts     int              // cells put, repeated ones too
 	actions  int              // actions of Multis that were tried
 	nonces   map[uint64]int64 // what increments have answered
@@ -213,6 +214,7 @@ func (f *fake) call(server int, method string, param, cells []byte) (answer, blo
 			f.t.Error(err)
 		}
 		if string(request.Region) == wire.MetaRegionName {
+			f.lookups++
 			answer, block = f.meta(request.Scan)
 			return answer, block, fault{}
 		}

@@ -135,6 +135,33 @@ func TestBatch_EndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A server that is frozen answers nothing. A caller with a short deadline learns no more than that; but the next one asks
+// where the region is by now, rather than wait for the same server.
+func TestDeadline_MakesTheNextVerbLookUpTheTable(t *testing.T) {
+	f, c := startFake(t, 1, nil)
+	fill(t, c, 1)
+	f.mu.Lock()
+	before := f.lookups
+	f.control = once(wire.MethodMulti, 1, fault{hang: true})
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	b, err := c.NewBatch(ctx, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Put([]byte("row"), "f", nil, 1, nil)
+	if err := b.Flush(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got error %v", err)
+	}
+	fill(t, c, 1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if again := f.lookups - before; again != before {
+		t.Errorf("the table was looked up by %d scans after the deadline, and by %d at first", again, before)
+	}
+}
+
 func TestTableDisabled_IsFoundOut(t *testing.T) {
 	f, c := startFake(t, 1, nil)
 	fill(t, c, 10)

@@ -26,6 +26,7 @@ type locator struct {
 type located struct {
 	table  string
 	layout atomic.Pointer[layout]
+	doubt  atomic.Pointer[layout] // a layout that is to be looked up again before it is used
 
 	mu     sync.Mutex // guards flight
 	flight *flight    // the look-up under way; nil when there is none
@@ -57,11 +58,11 @@ func (l *locator) entry(table string) *located {
 // now. stale is the layout that turned out to be wrong, nil when there was none.
 func (l *locator) locate(ctx context.Context, table string, stale *layout) (*layout, error) {
 	t := l.entry(table)
-	if current := t.layout.Load(); current != nil && current != stale {
+	if current := t.layout.Load(); current != nil && current != stale && current != t.doubt.Load() {
 		return current, nil
 	}
 	t.mu.Lock()
-	if current := t.layout.Load(); current != nil && current != stale {
+	if current := t.layout.Load(); current != nil && current != stale && current != t.doubt.Load() {
 		t.mu.Unlock()
 		return current, nil
 	}
@@ -90,6 +91,9 @@ func (l *locator) forget(table string) {
 	defer l.mu.Unlock()
 	delete(l.tables, table)
 }
+
+// doubt makes the next who needs a table look it up, if seen is what is known of it.
+func (l *locator) doubt(seen *layout) { l.entry(seen.table).doubt.Store(seen) }
 
 // fly looks a table up on behalf of all who wait, and hence not with the context of any of them. It tries once: who
 // waits knows whether there is time for more.

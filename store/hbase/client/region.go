@@ -16,6 +16,9 @@ type Region struct {
 	// Server serves it; its Host is empty when none does at the moment, as while the region moves.
 	Server wire.ServerName
 
+	// redirected says that a server told that the region is at Server, not hbase:meta.
+	redirected bool
+
 	info  wire.RegionInfo
 	addr  string // of Server, host:port
 	slots limiter
@@ -32,7 +35,7 @@ func (r *Region) holds(row []byte) bool {
 // at is the region on another server.
 func (r *Region) at(server wire.ServerName) *Region {
 	moved := *r
-	moved.Server, moved.addr = server, server.Addr()
+	moved.Server, moved.addr, moved.redirected = server, server.Addr(), true
 	return &moved
 }
 

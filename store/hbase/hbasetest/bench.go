@@ -21,9 +21,9 @@ import (
 //	timestamp  BenchTimestamp(point)
 //	value      n                                                                         8
 //
-// which is 80 bytes on the wire. All integers are big-endian. The region is series % BenchRegions, the first byte that
-// BenchSplits cuts at; the hash scatters the series within it; the class is series / BenchRegions % 100, so that a filter
-// on it keeps one row in a hundred.
+// which is 80 bytes on the wire. All integers are big-endian. The region is series % BenchRegions, which is
+// where BenchSplits cuts; the hash scatters the series within it; the class is series / BenchRegions % 100, so that a
+// filter on it keeps one row in a hundred.
 const (
 	BenchSeries  = 100_000
 	BenchPoints  = 10

@@ -14,17 +14,19 @@ import org.apache.hadoop.hbase.util.Bytes;
 
 /**
  * What HBase's own Java client costs on the cells of bench.go, which says what they are. It is run as a single source
- * file, with the cluster's configuration and jars in the class path, and reads commands from standard input, a line each:
+ * file, with the cluster's configuration and jars in the class path, and reads commands from standard input, a line
+ * each:
  *
  *   put TABLE FROM TO THREADS BATCH    stores cells FROM to TO (exclusive), each thread BATCH of them at a time
- *   scan TABLE SCANNERS [REGEX]        reads all cells, or those of the rows that match; with more than one scanner each
- *                                      reads a region; the expression is in hexadecimal
- *   get TABLE ROWS ROUNDS              reads rows by their keys, ROWS at a time; round r has the series r, r + ROUNDS, ...
+ *   scan TABLE SCANNERS [REGEX]        reads all cells, or those of the rows that match; with more than one scanner
+ *                                      each reads a region; the expression is in hexadecimal
+ *   get TABLE ROWS ROUNDS              reads rows by their keys, ROWS at a time; round r has the series r, r + ROUNDS
+ *                                      and so on
  *   check TABLE                        compares all cells with what they should be
  *
- * The answer to each is "ok 1" and the line "CELLS SUM WALL CPU": the number of cells, the sum of their values, and the
- * time that the command and all threads of this process took, both in nanoseconds; or it is "error" and what was wrong on
- * the same line.
+ * The answer to each is "ok 1" and the line "CELLS SUM WALL CPU": the number of cells, the sum of their values, the
+ * time from beginning to end, and the CPU time of all threads of this process, both in nanoseconds; or it is "error"
+ * and what was wrong on the same line.
  */
 public class Bench {
   static final int SERIES = 100_000, POINTS = 10, REGIONS = 8;
@@ -177,7 +179,8 @@ public class Bench {
           boolean right = n >= 0 && n < SERIES * POINTS && cell.getValueLength() == 8;
           if (right) {
             int point = (int) n / SERIES;
-            right = Arrays.equals(CellUtil.cloneRow(cell), row((int) n % SERIES)) && CellUtil.matchingFamily(cell, FAMILY)
+            right = Arrays.equals(CellUtil.cloneRow(cell), row((int) n % SERIES))
+                && CellUtil.matchingFamily(cell, FAMILY)
                 && Arrays.equals(CellUtil.cloneQualifier(cell), Bytes.toBytes(point))
                 && cell.getTimestamp() == timestamp(point) && !seen.get((int) n);
             seen.set((int) n);
