@@ -28,8 +28,8 @@ const (
 // load is a crowd of senders. Each sends its samples 0, 1, 2... as fast as they are answered, and notes which requests
 // were acknowledged; it sends none of them again.
 type load struct {
-	url   string
-	start int64 // time of sample 0
+	urls  []string // senders take them in turn, and stay with one
+	start int64    // time of sample 0
 	acks  chan struct{}
 
 	mu       sync.Mutex // guards what follows
@@ -49,9 +49,9 @@ func (l *load) sample(writer, n int) (mapping.Sample, []prompb.Label) {
 }
 
 // startLoad starts the senders; the returned function stops them and waits for them.
-func startLoad(t *testing.T, url string) (*load, func()) {
+func startLoad(t *testing.T, urls ...string) (*load, func()) {
 	l := &load{
-		url: url, start: time.Now().Add(-3 * time.Hour).UnixMilli(), acks: make(chan struct{}), refused: map[int]int{},
+		urls: urls, start: time.Now().Add(-3 * time.Hour).UnixMilli(), acks: make(chan struct{}), refused: map[int]int{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
@@ -80,7 +80,7 @@ func (l *load) write(ctx context.Context, writer int) {
 		l.mu.Lock()
 		l.requests[writer] = request + 1
 		l.mu.Unlock()
-		res, err := postWrite(ctx, client, l.url, message, series)
+		res, err := postWrite(ctx, client, l.urls[writer%len(l.urls)], message, series)
 		switch {
 		case err != nil:
 			// Nobody is there, for a while.

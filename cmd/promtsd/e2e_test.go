@@ -150,24 +150,29 @@ func TestPrometheus_ReadsBackWhatItWrote(t *testing.T) {
 	for _, message := range []string{messageV1, messageV2} {
 		t.Run(message, func(t *testing.T) {
 			t.Parallel()
-			promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{})
-			writer := promtest.Start(t, promtest.Config{YAML: writingConfig(promtsd, oddTarget(t).URL, message)})
-			start := scraped(t, writer)
-			wait(t, recorded)
-			end := time.Now().Add(-time.Second)
-			samplesSentUntil(t, writer, end)
-
-			failed, err := metric(t.Context(), writer.URL(), "prometheus_remote_storage_samples_failed_total")
-			if err != nil || failed != 0 {
-				t.Errorf("samples that promtsd refused: %v, %v", failed, err)
-			}
-			reader := promtest.Start(t, promtest.Config{YAML: readingConfig(promtsd)})
-			promtest.AssertSame(t, writer, reader, rawSamples(start, end))
-			promtest.AssertSame(t, writer, reader, everything(start, end))
-			writer.Stop()
-			promtsd.Stop() // and its status is 0
+			readsBackWhatItWrote(t, promtest.StartPromtsd(t, promtest.PromtsdConfig{}), message)
 		})
 	}
+}
+
+// readsBackWhatItWrote has one Prometheus write to promtsd, and compares what it answers with what another one answers,
+// which has nothing but promtsd. At the end promtsd is stopped.
+func readsBackWhatItWrote(t *testing.T, promtsd *promtest.Process, message string) {
+	writer := promtest.Start(t, promtest.Config{YAML: writingConfig(promtsd, oddTarget(t).URL, message)})
+	start := scraped(t, writer)
+	wait(t, recorded)
+	end := time.Now().Add(-time.Second)
+	samplesSentUntil(t, writer, end)
+
+	failed, err := metric(t.Context(), writer.URL(), "prometheus_remote_storage_samples_failed_total")
+	if err != nil || failed != 0 {
+		t.Errorf("samples that promtsd refused: %v, %v", failed, err)
+	}
+	reader := promtest.Start(t, promtest.Config{YAML: readingConfig(promtsd)})
+	promtest.AssertSame(t, writer, reader, rawSamples(start, end))
+	promtest.AssertSame(t, writer, reader, everything(start, end))
+	writer.Stop()
+	promtsd.Stop() // and its status is 0
 }
 
 func TestPrometheus_LosesNothingByKillOfPromtsd(t *testing.T) {

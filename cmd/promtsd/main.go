@@ -52,7 +52,7 @@ func execute(ctx context.Context, args []string, s streams) error {
 
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (string, command){
-		addServe, addInit, addIndexBuild, addCellsDump, addCellsLoad, addHealthcheck,
+		addServe, addInit, addIndexBuild, addIndexPartial, addCellsDump, addCellsLoad, addHealthcheck,
 	} {
 		name, c := add(app)
 		commands[name] = c

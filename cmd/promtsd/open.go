@@ -15,6 +15,7 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
+	commonmodel "github.com/prometheus/common/model"
 
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
@@ -185,4 +186,29 @@ func (f *settingFlags) asked() map[string]string {
 		}
 	}
 	return asked
+}
+
+// layoutFlags say how init makes the data table of an HBase cluster.
+type layoutFlags struct {
+	retention commonmodel.Duration
+	regions   int
+}
+
+func addLayoutFlags(g flagGroup) *layoutFlags {
+	f := new(layoutFlags)
+	g.Flag("retention", "How long HBase keeps data points after they were written, such as 400d; 0 is for ever. It is "+
+		"the TTL of a data table that init makes; of one that exists, HBase's own tools change it.").
+		Default("0s").SetValue(&f.retention)
+	g.Flag("hbase.regions", "Regions that a data table is made of: by salt buckets, or by ranges of metric UIDs "+
+		"without salt. 0 is one for each bucket, and one without salt.").Default("0").IntVar(&f.regions)
+	return f
+}
+
+// layout is what was asked for. The embedded store has no use for it, and would leave it aside without a word.
+func (f *layoutFlags) layout(store *storeFlags) (catalog.Layout, error) {
+	l := catalog.Layout{Retention: time.Duration(f.retention), Regions: f.regions}
+	if store.embedded() && l != (catalog.Layout{}) {
+		return l, fmt.Errorf("--retention and --hbase.regions count for HBase only: the embedded store keeps everything")
+	}
+	return l, nil
 }

@@ -18,8 +18,13 @@ import (
 
 // TestMain makes this test binary serve as the program promtsd for the scripts.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"promtsd": main})
+	testscript.Main(withHBase{m}, map[string]func(){"promtsd": main})
 }
+
+// withHBase runs the tests, and then ends the HBase that they shared.
+type withHBase struct{ tests *testing.M }
+
+func (w withHBase) Run() int { return sharedHBase.Main(w.tests) }
 
 // TestScripts runs the command lines in testdata/script: what the program says, where, and with which status. Besides
 // the commands of testscript there are

@@ -37,6 +37,7 @@ type serveFlags struct {
 
 	maxBody, maxInFlight units.Base2Bytes
 	limits               ingest.Limits
+	infinities           bool
 	cacheSeries          int
 	cacheNames           int
 
@@ -66,6 +67,8 @@ func addServe(app *kingpin.Application) (string, command) {
 		Default("8192").IntVar(&f.limits.LabelValue)
 	cmd.Flag("write.max-future", "How far ahead of the clock a sample may be; 0 is any time.").
 		Default("10m").DurationVar(&f.limits.Future)
+	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
+		"who share the tables with OpenTSDB, whose queries fail on them.").Default("true").BoolVar(&f.infinities)
 	cmd.Flag("write.cache-series", "Series that the write path keeps at hand, at some 500 bytes each; more than are "+
 		"active is best.").Default("1000000").IntVar(&f.cacheSeries)
 	cmd.Flag("uid.cache-entries", "Names and UIDs kept in memory, in each direction.").Default("1000000").IntVar(&f.cacheNames)
@@ -107,6 +110,7 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 		CacheEntries: f.cacheNames, Registerer: registry, Logger: logger,
 	})
 	defer uids.Close()
+	f.limits.RefuseInfinities = !f.infinities
 	appender := ingest.New(ingest.Config{
 		Store: st, Settings: settings, UIDs: uids, Limits: f.limits, CacheSize: f.cacheSeries,
 		Registerer: registry, Now: time.Now,

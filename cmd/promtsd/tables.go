@@ -21,13 +21,20 @@ import (
 func addInit(app *kingpin.Application) (string, command) {
 	cmd := app.Command("init", "Make the tables, or adopt tables that exist, and record the settings that shape their bytes. "+
 		"serve does the same for an embedded store on its first start.")
-	sf, settings := addStoreFlags(cmd), addSettingFlags(cmd)
+	sf, settings, lf := addStoreFlags(cmd), addSettingFlags(cmd), addLayoutFlags(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
+		layout, err := lf.layout(sf)
+		if err != nil {
+			return err
+		}
 		st, err := sf.open(env.logger, nil)
 		return withStore(st, err, func(st store.Store) error {
-			s, created, err := catalog.Init(ctx, st, sf.own, settings.asked())
+			s, created, err := layout.Init(ctx, st, sf.own, settings.asked())
 			if err != nil {
 				return err
+			}
+			if layout != (catalog.Layout{}) && !slices.Contains(created, s.Tables.Data) {
+				env.logger.Warn("the data table existed, and keeps its regions and its retention", "table", s.Tables.Data)
 			}
 			for _, t := range []string{s.Tables.Data, s.Tables.UID, s.Tables.Meta, s.Tables.Own} {
 				state := "adopted"
@@ -48,12 +55,34 @@ func addInit(app *kingpin.Application) (string, command) {
 	}
 }
 
-func addIndexBuild(app *kingpin.Application) (string, command) {
-	parent := app.GetCommand("index")
-	if parent == nil {
-		parent = app.Command("index", "The series index.")
+func indexCommand(app *kingpin.Application) *kingpin.CmdClause {
+	if cmd := app.GetCommand("index"); cmd != nil {
+		return cmd
 	}
-	cmd := parent.Command("build", "Enter every series of the data table into the series index, by its row keys. "+
+	return app.Command("index", "The series index.")
+}
+
+func addIndexPartial(app *kingpin.Application) (string, command) {
+	cmd := indexCommand(app).Command("partial", "Record that others, such as OpenTSDB, write to the data table too: series are "+
+		"then found by row keys, which misses nothing and is slower. index build undoes it. Restart promtsd afterwards.")
+	sf := addStoreFlags(cmd)
+	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
+		st, err := sf.openExisting(env.logger)
+		return withStore(st, err, func(st store.Store) error {
+			if _, err := catalog.Open(ctx, st, sf.own, nil); err != nil {
+				return initHint(err)
+			}
+			if err := catalog.SetIndexComplete(ctx, st, sf.own, false); err != nil {
+				return err
+			}
+			fmt.Fprintln(env.out, "index partial: series are found by row keys from the next start on")
+			return nil
+		})
+	}
+}
+
+func addIndexBuild(app *kingpin.Application) (string, command) {
+	cmd := indexCommand(app).Command("build", "Enter every series of the data table into the series index, by its row keys. "+
 		"For tables that OpenTSDB wrote; nothing else may write to them meanwhile.")
 	sf := addStoreFlags(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {

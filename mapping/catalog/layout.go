@@ -26,8 +26,8 @@ const (
 )
 
 // Layout is how Init makes the data table where there is none. It shapes no bytes: it is not recorded, a table that
-// exists keeps what it has, and operators may change it at any time. Its zero value is fit for use. The other tables are
-// small, and kept for ever: they are made of one part, and what they say is true of all of time.
+// exists keeps what it has, and operators may change it at any time. Its zero value is fit for use. The other tables
+// are small, and kept for ever: they are made of one part, and what they say is true of all of time.
 type Layout struct {
 	// Retention is how long cells are kept, by their timestamps, which are the times at which they were written; 0 is
 	// for ever. From one second to MaxRetention.
@@ -44,7 +44,8 @@ func (l Layout) check() error {
 		return fmt.Errorf("%w: %d regions, must be 0 to %d", mapping.ErrInvalid, l.Regions, MaxRegions)
 	}
 	if l.Retention != 0 && (l.Retention < time.Second || l.Retention > MaxRetention) {
-		return fmt.Errorf("%w: retention %v, must be 0 or from %v to %v", mapping.ErrInvalid, l.Retention, time.Second, MaxRetention)
+		return fmt.Errorf("%w: retention %v, must be 0 or from %v to %v",
+			mapping.ErrInvalid, l.Retention, time.Second, MaxRetention)
 	}
 	return nil
 }
