@@ -96,7 +96,6 @@ func (s *Store) Increment(ctx context.Context, c store.Coord, delta int64) (int6
 // CheckAndPut implements store.Store.
 func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, error) {
 	out := make([]client.Check, len(checks))
-	now := s.now()
 	for i, c := range checks {
 		if err := s.ready(ctx, c.Coord); err != nil {
 			return nil, err
@@ -104,7 +103,7 @@ func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, 
 		if len(c.Value) > store.MaxValue {
 			return nil, fmt.Errorf("%w: value of %d bytes, at most %d", store.ErrInvalid, len(c.Value), store.MaxValue)
 		}
-		out[i] = client.Check{Coord: client.Coord(c.Coord), Expect: c.Expect, Value: c.Value, Timestamp: now}
+		out[i] = client.Check{Coord: client.Coord(c.Coord), Expect: c.Expect, Value: c.Value}
 	}
 	if len(out) == 0 {
 		return nil, nil

@@ -97,16 +97,16 @@ func mutate(
 // Check is a put that depends on what the cell holds.
 type Check struct {
 	Coord
-	Expect    []byte // nil: the cell must be absent; else it must hold exactly these bytes
-	Value     []byte
-	Timestamp int64 // in milliseconds, positive
+	Expect []byte // nil: the cell must be absent; else it must hold exactly these bytes
+	Value  []byte
 }
 
 // errChanged says that an attempt may have taken effect, and the cell has changed since, by it or not.
 var errChanged = errors.New("the answer was lost, and the cell holds neither the old nor the new value by now")
 
 // CheckAndPut writes Value into the cell if it is as expected, and reports whether it did. It is atomic. HBase makes no
-// difference here between a cell without a value and none.
+// difference here between a cell without a value and none. The timestamp is that of the server's clock, under the row's
+// lock, and never below that of the cell that is replaced: one from here could be, and the old cell would hide the new.
 //
 // When an answer is lost the cell is read again. If it holds Value, the put counts as done: two writers that want to
 // write the same value over the same one may then both be told that they did. If it is still as expected, the put is
@@ -160,10 +160,6 @@ func (c *Client) checkAndPut(ctx context.Context, check *Check) (done bool, err 
 	if err := check.check("check and put", check.Value); err != nil {
 		return false, err
 	}
-	if check.Timestamp <= 0 || check.Timestamp >= wire.LatestTimestamp {
-		return false, &Error{Verb: "check and put", Table: check.Table, Row: check.Row, Class: ErrInvalid,
-			Err: fmt.Errorf("timestamp %d, must be positive", check.Timestamp)}
-	}
 	condition := wire.Condition{
 		Row: check.Row, Family: check.Family, Qualifier: check.Qualifier, Op: wire.Equal, Comparator: wire.NullComparator{},
 	}
@@ -171,7 +167,7 @@ func (c *Client) checkAndPut(ctx context.Context, check *Check) (done bool, err 
 		condition.Comparator = wire.Binary(check.Expect)
 	}
 	request := wire.MutateRequest{Mutation: wire.Mutation{Type: wire.Put, Cells: 1}, Condition: &condition}
-	block := wire.AppendCell(nil, check.Row, check.Family, check.Qualifier, check.Timestamp, wire.CellPut, check.Value)
+	block := wire.AppendCell(nil, check.Row, check.Family, check.Qualifier, wire.LatestTimestamp, wire.CellPut, check.Value)
 	a := c.change("check and put", check.Table, check.Row)
 	for {
 		err := c.onceOnRow(ctx, a, func(ctx context.Context, region *Region, conn *rpc.Conn) error {

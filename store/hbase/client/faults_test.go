@@ -297,7 +297,7 @@ func TestIncrement_CountsOnceWhenTheAnswerIsLost(t *testing.T) {
 
 func TestCheckAndPut_ReadsAgainWhenTheAnswerIsLost(t *testing.T) {
 	check := client.Check{
-		Coord: client.Coord{Table: "t", Row: []byte("r"), Family: "f"}, Value: []byte("mine"), Timestamp: 1,
+		Coord: client.Coord{Table: "t", Row: []byte("r"), Family: "f"}, Value: []byte("mine"),
 	}
 	lost := func(f *fake, then func()) {
 		f.mu.Lock()
