@@ -75,6 +75,7 @@ func (f *fetcher) run(ctx context.Context) {
 		select {
 		case ch = <-f.free:
 		case <-ctx.Done():
+			f.err = f.ended(ctx)
 			return
 		}
 		more, f.err = f.fetch(ctx, ch)
@@ -88,9 +89,15 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		if !f.hand(ctx, ch) {
 			ch.release()
+			f.err = f.ended(ctx)
 			return
 		}
 	}
+}
+
+// ended is the error of a scan whose context ended between two requests: without it the rows so far would look like all.
+func (f *fetcher) ended(ctx context.Context) error {
+	return &Error{Verb: "scan", Table: f.spec.Table, Class: ErrUnavailable, Err: context.Cause(ctx)}
 }
 
 // hand gives a chunk to the consumer, and keeps the scanner alive meanwhile. It returns false when ctx ends.
