@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +72,7 @@ type Config struct {
 	Read       ReadLimits
 	Registerer prometheus.Registerer // for the metrics of the handlers; nil: they are not registered
 	Gatherer   prometheus.Gatherer   // what /metrics shows; required
+	Ready      func() error          // asked by /-/ready once the handler is ready; nil: it is
 	Logger     *slog.Logger          // required
 	Now        func() time.Time      // for durations; nil: time.Now
 	Version    string                // for the index page
@@ -80,7 +82,7 @@ type Config struct {
 //
 //	POST /api/v1/write   remote write 1.0 and 2.0
 //	POST /api/v1/read    remote read, samples and streamed chunks
-//	GET  /metrics, /-/healthy, /-/ready, /
+//	GET  /metrics, /-/healthy, /-/ready, /debug/pprof/, /
 //
 // It is not ready until SetReady.
 type Handler struct {
@@ -139,14 +141,27 @@ func New(c Config) (*Handler, error) {
 		return nil, fmt.Errorf("register metrics of the HTTP handlers: %w", err)
 	}
 
-	h.mux.HandleFunc("/api/v1/write", h.serveWrite)
-	h.mux.HandleFunc("/api/v1/read", h.serveRead)
+	h.mux.HandleFunc(writePath, h.serveWrite)
+	h.mux.HandleFunc(readPath, h.serveRead)
 	h.mux.HandleFunc("/-/healthy", h.serveHealthy)
 	h.mux.HandleFunc("/-/ready", h.serveReady)
 	h.mux.Handle("/metrics", promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{}))
+	// What runs and what it costs, for those who look into a process, as Prometheus has it.
+	h.mux.HandleFunc("/debug/pprof/", pprof.Index)
+	h.mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	h.mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	h.mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	h.mux.HandleFunc("/", h.serveIndex)
 	return h, nil
 }
+
+const (
+	writePath = "/api/v1/write"
+	readPath  = "/api/v1/read"
+)
+
+// RemotePaths are those of remote write and remote read, which stand among those of Prometheus's query API.
+var RemotePaths = []string{writePath, readPath}
 
 // The flags that the errors of this package name; cmd/promtsd must call them so.
 const (
@@ -166,6 +181,17 @@ func (h *Handler) SetReady() {
 	if !h.draining.Load() {
 		h.notReady.Store(nil)
 	}
+}
+
+// WhenReady serves what next does, but 503 until SetReady and after Drain, as for writes and reads.
+func (h *Handler) WhenReady(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refused := h.refuse(w); refused != nil {
+			refused.send(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Drain makes the handler refuse new writes and reads with 503. Those under way go on: http.Server.Shutdown waits for

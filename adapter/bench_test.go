@@ -33,6 +33,7 @@ func benchmarkHandler(b *testing.B, series ...fakeSeries) http.Handler {
 	if err != nil {
 		b.Fatal(err)
 	}
+	h.SetReady()
 	return h
 }
 

@@ -107,6 +107,7 @@ type fakeSet struct {
 	labelsOnly bool
 	at, run    int
 	err        error
+	warnings   []error
 }
 
 func (s *fakeSet) Next() bool {
@@ -137,6 +138,8 @@ func (s *fakeSet) Points() *mapping.Points {
 
 func (s *fakeSet) Err() error { return s.err }
 
+func (s *fakeSet) Warnings() []error { return s.warnings }
+
 func (s *fakeSet) Close() {
 	s.querier.mu.Lock()
 	defer s.querier.mu.Unlock()
@@ -154,6 +157,14 @@ type server struct {
 }
 
 func newServer(t testing.TB, change func(*adapter.Config)) *server {
+	t.Helper()
+	s := newStartingServer(t, change)
+	s.handler.SetReady()
+	return s
+}
+
+// newStartingServer is newServer, not ready yet.
+func newStartingServer(t testing.TB, change func(*adapter.Config)) *server {
 	t.Helper()
 	s := &server{appender: &fakeAppender{}, querier: &fakeQuerier{}, registry: prometheus.NewRegistry(), log: &bytes.Buffer{}}
 	c := adapter.Config{

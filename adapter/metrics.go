@@ -21,6 +21,7 @@ type metrics struct {
 	readDuration *prometheus.HistogramVec
 	readWaiting  prometheus.Gauge
 	readQueries  prometheus.Counter
+	readWarnings prometheus.Counter
 	readSeries   prometheus.Counter
 	readSamples  prometheus.Counter
 	readFrames   prometheus.Counter
@@ -69,6 +70,8 @@ func newMetrics(reg prometheus.Registerer, inFlight *budget, reads chan struct{}
 		readWaiting: prometheus.NewGauge(prometheus.GaugeOpts(opts("read_waiting_requests",
 			"Remote-read requests that wait for others to end."))),
 		readQueries: counter("read_queries_total", "Queries of remote-read requests."),
+		readWarnings: counter("read_warnings_total",
+			"Reasons why samples may be missing in an answer to a remote read; the log says which."),
 		readSeries:  counter("read_sent_series_total", "Series sent in answer to remote reads."),
 		readSamples: counter("read_sent_samples_total", "Samples sent in answer to remote reads."),
 		readFrames:  counter("read_sent_frames_total", "Frames of streamed answers to remote reads."),

@@ -125,6 +125,7 @@ func (h *Handler) each(ctx context.Context, q wire.ReadQuery, f func(query.Serie
 		return err
 	}
 	defer set.Close()
+	defer h.warn(set)
 	for set.Next() {
 		h.metrics.readSeries.Inc()
 		if err := f(set); err != nil {
@@ -136,6 +137,14 @@ func (h *Handler) each(ctx context.Context, q wire.ReadQuery, f func(query.Serie
 		}
 	}
 	return set.Err()
+}
+
+// warn tells of samples that may be missing in an answer: the protocol has no place for that.
+func (h *Handler) warn(set query.SeriesSet) {
+	for _, w := range set.Warnings() {
+		h.metrics.readWarnings.Inc()
+		h.config.Logger.Warn("samples may be missing in the answer to a remote read", "why", w)
+	}
 }
 
 // sendSamples answers in the SAMPLES form, which is whole before its first byte is sent.

@@ -78,11 +78,22 @@ func replyToRead(ctx context.Context, err error) reply {
 	return replyTo(ctx, err)
 }
 
-// admit answers, without looking at the body, a request that cannot be served here or now. nil means go on.
-func (h *Handler) admit(w http.ResponseWriter, r *http.Request) *reply {
+// refuse answers any request while the handler is not ready, or no longer. nil means go on.
+func (h *Handler) refuse(w http.ResponseWriter) *reply {
 	if h.draining.Load() {
 		w.Header().Set("Connection", "close")
 		return &reply{code: http.StatusServiceUnavailable, text: "promtsd is shutting down", retryAfter: retryStore}
+	}
+	if reason := h.notReady.Load(); reason != nil {
+		return &reply{code: http.StatusServiceUnavailable, text: "promtsd is not ready: " + *reason, retryAfter: retryStore}
+	}
+	return nil
+}
+
+// admit answers, without looking at the body, a request that cannot be served here or now. nil means go on.
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request) *reply {
+	if refused := h.refuse(w); refused != nil {
+		return refused
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)

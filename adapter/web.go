@@ -17,6 +17,12 @@ func (h *Handler) serveReady(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "promtsd is not ready: "+*reason, http.StatusServiceUnavailable)
 		return
 	}
+	if h.config.Ready != nil {
+		if err := h.config.Ready(); err != nil {
+			http.Error(w, "promtsd is not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
 	_, _ = fmt.Fprintln(w, "promtsd is ready.")
 }
 
@@ -29,7 +35,9 @@ const indexPage = `<!DOCTYPE html>
 <table>
 <tr><td>POST <code>/api/v1/write</code></td><td>remote write 1.0 and 2.0 (<code>remote_write</code>)</td></tr>
 <tr><td>POST <code>/api/v1/read</code></td><td>remote read, samples and streamed chunks (<code>remote_read</code>)</td></tr>
+<tr><td><code>/api/v1/</code></td><td>Prometheus's query API: PromQL, series, labels; for Grafana</td></tr>
 <tr><td><a href="/metrics"><code>/metrics</code></a></td><td>metrics of promtsd itself</td></tr>
+<tr><td><a href="/debug/pprof/"><code>/debug/pprof/</code></a></td><td>profiles of the running process</td></tr>
 <tr><td><a href="/-/healthy"><code>/-/healthy</code></a></td><td>whether it runs</td></tr>
 <tr><td><a href="/-/ready"><code>/-/ready</code></a></td><td>whether it takes requests</td></tr>
 </table>

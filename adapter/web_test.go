@@ -2,6 +2,7 @@ package adapter_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -15,7 +16,12 @@ import (
 )
 
 func TestPages(t *testing.T) {
-	s := newServer(t, func(c *adapter.Config) { c.Version = "1<2" })
+	sick := errors.New("the lease is lost")
+	var health error
+	s := newStartingServer(t, func(c *adapter.Config) {
+		c.Version = "1<2"
+		c.Ready = func() error { return health }
+	})
 	want := func(path string, wantCode int, parts ...string) {
 		t.Helper()
 		code, _, text := s.send(t, http.MethodGet, path, nil)
@@ -33,8 +39,14 @@ func TestPages(t *testing.T) {
 	want("/metrics", 200, "promtsd_write_in_flight_bytes 0", "promtsd_read_running_requests 0")
 	want("/-/healthy", 200, "healthy")
 	want("/-/ready", 503, "not ready: starting")
+	if code, _, text := s.post(t, "/api/v1/write", nil); code != 503 || !strings.Contains(text, "not ready: starting") {
+		t.Errorf("a write before it is ready: got %d %s, want 503", code, text)
+	}
 	s.handler.SetReady()
 	want("/-/ready", 200, "ready")
+	health = sick
+	want("/-/ready", 503, "not ready: the lease is lost")
+	health = nil
 	s.handler.Drain()
 	want("/-/ready", 503, "draining")
 	want("/-/healthy", 200, "healthy")

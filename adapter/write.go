@@ -100,9 +100,9 @@ func (h *Handler) write(r *http.Request, version string) (written int, answer *r
 	}
 
 	request := &buffers.request
-	decode := buffers.decoder.DecodeV1
+	decode, form := buffers.decoder.DecodeV1, wire.FormV1
 	if version == version2 {
-		decode = buffers.decoder.DecodeV2
+		decode, form = buffers.decoder.DecodeV2, wire.FormV2
 	}
 	counts, err := decode(buffers.content, request)
 	if err != nil {
@@ -115,6 +115,7 @@ func (h *Handler) write(r *http.Request, version string) (written int, answer *r
 	if answer = body.take(wire.Memory(request)); answer != nil {
 		return 0, answer
 	}
+	request.Form, request.Body = form, buffers.block
 	return h.append(ctx, request, counts)
 }
 

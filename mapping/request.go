@@ -15,7 +15,15 @@ type WriteRequest struct {
 
 	// NeedMetricName refuses series without a metric name, which the schema can hold but remote write must not bring.
 	NeedMetricName bool
+
+	// Body is the request as it came, in a form that those who fill in a WriteRequest know; nil if there is none: then
+	// AppendFlat makes one. FormFlat is AppendFlat's.
+	Form byte
+	Body []byte
 }
+
+// FormFlat is the form of a body that AppendFlat made.
+const FormFlat = 0
 
 // RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel) and the range
 // Samples[From:To] of its samples, in the order in which they were sent.
@@ -33,6 +41,7 @@ type Sample struct {
 // Reset empties r and keeps its memory.
 func (r *WriteRequest) Reset() {
 	r.Series, r.Samples, r.Scratch, r.NeedMetricName = r.Series[:0], r.Samples[:0], r.Scratch[:0], false
+	r.Form, r.Body = FormFlat, nil
 }
 
 // Label bytes are how a series is known before it is parsed: the label fields of a remote-write 1.0 TimeSeries message

@@ -1,8 +1,10 @@
 package mapping_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +147,38 @@ func FuzzParseLabels(f *testing.F) {
 		}
 		if !slices.Equal(labels, want) {
 			t.Fatalf("got %q, want %q", labels, want)
+		}
+	})
+}
+
+func TestFlat_ComesBackAsItWas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r mapping.WriteRequest
+		for range rapid.IntRange(0, 4).Draw(t, "series") {
+			from := len(r.Samples)
+			for range rapid.IntRange(0, 3).Draw(t, "samples") {
+				r.Samples = append(r.Samples, mapping.Sample{
+					T: rapid.Int64().Draw(t, "t"), V: math.Float64frombits(rapid.Uint64().Draw(t, "v")),
+				})
+			}
+			raw := rapid.SliceOf(rapid.Byte()).Draw(t, "labels")
+			r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: from, To: len(r.Samples)})
+		}
+		b := r.AppendFlat(nil)
+		var got mapping.WriteRequest
+		if err := got.ParseFlat(b); err != nil || !bytes.Equal(got.AppendFlat(nil), b) || len(got.Series) != len(r.Series) {
+			t.Fatalf("got %+v, %v, want %+v", got, err, r)
+		}
+	})
+}
+
+func FuzzParseFlat(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{1, 'a', 1, 2, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r mapping.WriteRequest
+		if err := r.ParseFlat(b); err != nil && !errors.Is(err, mapping.ErrCorrupt) {
+			t.Fatal(err)
 		}
 	})
 }

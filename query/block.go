@@ -2,14 +2,11 @@ package query
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/hex"
 	"slices"
 
 	"github.com/promtsd/promtsd/mapping"
-	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/mapping/index"
 )
 
 // A query is read block by block: the rows of some neighbouring groups (in label order) over some hours, either many
@@ -25,38 +22,56 @@ type extent struct {
 // block is an extent's samples. It is filled again and again.
 type block struct {
 	extent
-	points mapping.Points // samples of all runs, end to end
 	runs   []run          // by group, then base time
-	rows   int            // rows asked for
+	merged mapping.Points // samples of runs that were made of several
 
-	members []member
+	rows    int      // rows wanted
+	members []member // the TSUIDs
+	active  []member // those of a day
 	keys    []byte
 	wanted  [][]byte // row keys, ascending
 	owner   []int    // the group of each wanted row
-	decoder mapping.RowDecoder
+	steps   []step
+	pieces  []piece
+	readers []*reader
+	touched Touched
+
+	tsuids [][]byte // of the groups, for gatherHeld
+	owners []int    // the group of each
+	held   []heldRow
+	slab   []byte // keys and points of held rows
+}
+
+// heldRow is a row of which points are held in memory.
+type heldRow struct {
+	group  int
+	key    []byte
+	points []byte // a point list
 }
 
 // run is the samples of one row.
 type run struct {
 	group    int
 	base     uint32
-	from, to int // points[from:to]
+	key      []byte
+	points   *mapping.Points
+	from, to int // of the points
 }
 
 // member is one TSUID of a block.
 type member struct {
 	group int
 	row   []byte // row key, to be patched with base times
+	days  index.Days
 }
 
 // plan lists the row keys of an extent, ascending.
 func (b *block) plan(s mapping.Schema, groups []group, hours []uint32, e extent) {
 	b.extent = e
-	b.points.Reset()
-	b.runs, b.members, b.keys, b.wanted, b.owner = b.runs[:0], b.members[:0], b.keys[:0], b.wanted[:0], b.owner[:0]
+	b.members, b.keys, b.wanted, b.owner = b.members[:0], b.keys[:0], b.wanted[:0], b.owner[:0]
 	for g := e.from; g < e.to; g++ {
-		for _, tsuid := range groups[g].tsuids {
-			b.members = append(b.members, member{g, s.AppendRowKey(nil, tsuid, 0)})
+		for _, t := range groups[g].series {
+			b.members = append(b.members, member{g, s.AppendRowKey(nil, t.TSUID, 0), t.Days})
 		}
 	}
 	// Keys order by salt and metric, then base time, then tags. With base time 0 members order by salt and metric, then
@@ -68,14 +83,16 @@ func (b *block) plan(s mapping.Schema, groups []group, hours []uint32, e extent)
 		for end < len(b.members) && bytes.Equal(b.members[end].row[:head], b.members[start].row[:head]) {
 			end++
 		}
-		for _, base := range hours[e.begin:e.end] {
+		for at := e.begin; at < e.end; {
+			day := dayOf(hours[at])
+			b.active = b.active[:0]
 			for _, m := range b.members[start:end] {
-				at := len(b.keys)
-				b.keys = append(b.keys, m.row...)
-				key := b.keys[at:len(b.keys):len(b.keys)]
-				s.SetBaseTime(key, base)
-				b.wanted = append(b.wanted, key)
-				b.owner = append(b.owner, m.group)
+				if m.days.Has(index.Day(day)) {
+					b.active = append(b.active, m)
+				}
+			}
+			for ; at < e.end && dayOf(hours[at]) == day; at++ {
+				b.want(s, b.active, hours[at])
 			}
 		}
 		start = end
@@ -83,61 +100,46 @@ func (b *block) plan(s mapping.Schema, groups []group, hours []uint32, e extent)
 	b.rows = len(b.wanted)
 }
 
+// want lists the rows of an hour.
+func (b *block) want(s mapping.Schema, members []member, base uint32) {
+	for _, m := range members {
+		at := len(b.keys)
+		b.keys = append(b.keys, m.row...)
+		key := b.keys[at:len(b.keys):len(b.keys)]
+		s.SetBaseTime(key, base)
+		b.wanted = append(b.wanted, key)
+		b.owner = append(b.owner, m.group)
+	}
+}
+
+// gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is flushed
+// between the two is then met twice, and not missed.
+func (b *block) gatherHeld(ctx context.Context, q *Querier, groups []group, hours []uint32) []error {
+	b.held, b.slab = b.held[:0], b.slab[:0]
+	if q.Held == nil || b.begin == b.end {
+		return nil
+	}
+	b.tsuids, b.owners = b.tsuids[:0], b.owners[:0]
+	for g := b.from; g < b.to; g++ {
+		for _, t := range groups[g].series {
+			b.tsuids = append(b.tsuids, t.TSUID)
+			b.owners = append(b.owners, g)
+		}
+	}
+	schema := q.Settings.Schema
+	warnings := q.Held.Held(ctx, b.tsuids, hours[b.begin], hours[b.end-1], func(i int, base uint32, points []byte) {
+		at := len(b.slab)
+		b.slab = schema.AppendRowKey(b.slab, b.tsuids[i], base)
+		end := len(b.slab)
+		b.slab = append(b.slab, points...)
+		b.held = append(b.held, heldRow{b.owners[i], b.slab[at:end:end], b.slab[end:len(b.slab):len(b.slab)]})
+	})
+	slices.SortStableFunc(b.held, func(x, y heldRow) int { return bytes.Compare(x.key, y.key) })
+	return warnings
+}
+
 // divisible tells whether a block for fewer rows could be planned: it has more than one group, or hour.
 func (e extent) divisible() bool { return e.to-e.from > 1 || e.end-e.begin > 1 }
-
-// fill reads the rows. full says that it stopped at the querier's blockPoints, and that fewer rows should be tried.
-func (b *block) fill(ctx context.Context, q *Querier, mint, maxt int64) (full bool, err error) {
-	get := store.Get{
-		Table: q.Settings.Tables.Data, Rows: b.wanted,
-		Columns: []store.Column{{Family: catalog.FamilyData}},
-	}
-	at, cells := 0, 0
-	for row, err := range q.Store.Get(ctx, get) {
-		if err != nil {
-			return false, err
-		}
-		for !bytes.Equal(b.wanted[at], row.Key) {
-			at++
-		}
-		b.decode(q, row, mint, maxt, b.owner[at])
-		cells += len(row.Cells)
-		if b.points.Len() > q.blockPoints && at < len(b.wanted)-1 && b.divisible() {
-			return true, nil
-		}
-	}
-	q.metrics.rows.Add(float64(b.rows))
-	q.metrics.cells.Add(float64(cells))
-	q.metrics.samples.Add(float64(b.points.Len()))
-	slices.SortStableFunc(b.runs, func(x, y run) int {
-		return cmp.Or(cmp.Compare(x.group, y.group), cmp.Compare(x.base, y.base))
-	})
-	b.mergeAliases()
-	return false, nil
-}
-
-// decode appends the samples of one row as a run. A cell that cannot be read is reported and passed over. Samples
-// beyond the row's hour, which a qualifier can name and no writer does, are left out: they might come after the next
-// row's.
-func (b *block) decode(q *Querier, row store.Row, mint, maxt int64, group int) {
-	key, err := q.Settings.Schema.ParseRowKey(row.Key)
-	if err != nil {
-		return // never: it was asked for by this very key
-	}
-	b.decoder.Reset(key.Base)
-	for _, c := range row.Cells {
-		if err := b.decoder.Add(c.Qualifier, c.Timestamp, c.Value); err != nil {
-			q.metrics.corrupt.Inc()
-			q.Logger.Warn("passed over a cell that cannot be read", "table", q.Settings.Tables.Data,
-				"row", hex.EncodeToString(row.Key), "err", err)
-		}
-	}
-	from := b.points.Len()
-	b.decoder.AppendPoints(&b.points, mint, min(maxt, int64(key.Base)*1000+mapping.HourMs-1))
-	if to := b.points.Len(); to > from {
-		b.runs = append(b.runs, run{group, key.Base, from, to})
-	}
-}
 
 // mergeAliases makes one run of those of one group and hour: two TSUIDs with the same labels.
 func (b *block) mergeAliases() {
@@ -154,18 +156,18 @@ func (b *block) mergeAliases() {
 
 // mergeRuns appends the union of two runs; of two samples at one time the later run's counts.
 func (b *block) mergeRuns(x, y run) run {
-	p := &b.points
-	out := run{x.group, x.base, p.Len(), 0}
+	p := &b.merged
+	out := run{x.group, x.base, y.key, p, p.Len(), 0}
 	for x.from < x.to || y.from < y.to {
 		switch {
-		case y.from == y.to || x.from < x.to && p.T[x.from] < p.T[y.from]:
-			p.Append(p.T[x.from], p.V[x.from])
+		case y.from == y.to || x.from < x.to && x.points.T[x.from] < y.points.T[y.from]:
+			p.Append(x.points.T[x.from], x.points.V[x.from])
 			x.from++
 		default:
-			if x.from < x.to && p.T[x.from] == p.T[y.from] {
+			if x.from < x.to && x.points.T[x.from] == y.points.T[y.from] {
 				x.from++
 			}
-			p.Append(p.T[y.from], p.V[y.from])
+			p.Append(y.points.T[y.from], y.points.V[y.from])
 			y.from++
 		}
 	}

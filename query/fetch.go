@@ -2,10 +2,13 @@ package query
 
 import (
 	"context"
+	"slices"
+	"sort"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index"
 )
 
 const (
@@ -24,7 +27,9 @@ type set struct {
 	cancel     context.CancelFunc
 	q          *Querier
 	groups     []group
-	hours      []uint32 // base times at which there may be samples, ascending
+	hours      []uint32            // base times at which there may be samples, ascending
+	population map[mapping.UID]int // of how many series each metric has rows
+	rowRegexp  string              // that all wanted rows match
 	mint, maxt int64
 
 	// next is what the block after the one being read begins with.
@@ -38,42 +43,73 @@ type set struct {
 	group   int // the current group, -1 before the first
 	view    mapping.Points
 	err     error
+
+	warnings []error
+	touched  Touched
 }
 
 type fetched struct {
-	block *block
-	err   error
+	block    *block
+	warnings []error
+	err      error
 }
 
-func newSet(ctx context.Context, q *Querier, groups []group, hours []uint32, mint, maxt int64) *set {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &set{
-		ctx: ctx, cancel: cancel, q: q, groups: groups, hours: hours, mint: mint, maxt: maxt,
-		rows: firstRows, current: new(block), spare: new(block), group: -1,
+// newSet returns the set of what an index has found; start begins to read.
+func newSet(q *Querier, found index.Result, mint, maxt int64) *set {
+	return &set{
+		q: q, groups: groupByLabels(found.Series), hours: found.Hours, mint: mint, maxt: maxt,
+		population: found.Metrics, rowRegexp: found.RowRegexp, rows: firstRows, group: -1,
 	}
-	if len(groups) > 0 && len(hours) > 0 {
+}
+
+func (s *set) start(ctx context.Context) {
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.current, s.spare = s.q.blocks.Get().(*block), s.q.blocks.Get().(*block)
+	s.current.extent, s.current.runs = extent{}, s.current.runs[:0]
+	if len(s.groups) > 0 && len(s.hours) > 0 {
 		s.fetchAhead()
 	}
-	return s
 }
 
 // extentOf sizes the next extent for so many rows; at least one row.
 func (s *set) extentOf(e extent, rows int) extent {
 	hours := len(s.hours) - e.begin
-	aliases := len(s.groups[e.from].tsuids)
+	first := &s.groups[e.from]
 	e.to, e.end = e.from+1, len(s.hours)
-	if hours*aliases > rows || e.begin > 0 {
+	total := first.rows(s.hours)
+	if e.begin > 0 || total > rows {
 		// One group over a part of its hours, or over what is left of them.
-		e.end = e.begin + min(hours, max(1, rows/aliases))
+		e.end = e.begin + min(hours, max(1, rows/len(first.series)))
 		return e
 	}
-	for total := hours * aliases; e.to < len(s.groups); e.to++ {
-		if total += hours * len(s.groups[e.to].tsuids); total > rows {
+	for ; e.to < len(s.groups); e.to++ {
+		if total += s.groups[e.to].rows(s.hours); total > rows {
 			break
 		}
 	}
 	return e
 }
+
+// rows is the number of a group's rows at some hours.
+func (g *group) rows(hours []uint32) (n int) {
+	for _, s := range g.series {
+		if s.Days == nil {
+			n += len(hours)
+			continue
+		}
+		for _, run := range s.Days {
+			n += firstOf(hours, int(run.Last)+1) - firstOf(hours, int(run.First))
+		}
+	}
+	return n
+}
+
+// firstOf is the position of the first hour that is of a day, or of one after it.
+func firstOf(hours []uint32, day int) int {
+	return sort.Search(len(hours), func(i int) bool { return dayOf(hours[i]) >= day })
+}
+
+func dayOf(base uint32) int { return int(index.DayOf(int64(base) * 1000)) }
 
 // after is what follows an extent; ok is false at the end.
 func (s *set) after(e extent) (next extent, ok bool) {
@@ -92,9 +128,10 @@ func (s *set) fetchAhead() {
 	go func() {
 		for {
 			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
-			full, err := b.fill(s.ctx, s.q, s.mint, s.maxt)
-			if !full || err != nil {
-				ahead <- fetched{b, err}
+			warnings := b.gatherHeld(s.ctx, s.q, s.groups, s.hours)
+			full, err := b.fill(s.ctx, s.q, s)
+			if !full {
+				ahead <- fetched{b, warnings, err}
 				return
 			}
 			rows = max(1, b.rows/8)
@@ -109,13 +146,16 @@ func (s *set) advance() bool {
 	}
 	f := <-s.ahead
 	s.ahead = nil
+	s.warn(f.warnings)
 	if f.err != nil {
 		s.err = f.err
 		s.spare = f.block
 		return false
 	}
 	s.spare, s.current, s.run = s.current, f.block, 0
-	if points := s.current.points.Len(); points > 0 {
+	s.touched.add(s.current.touched)
+	s.q.metrics.touch(s.current.touched)
+	if points := s.current.touched.Samples; points > 0 {
 		s.rows = min(maxRows, max(1, s.current.rows*aimedPoints/points))
 	} else {
 		s.rows = min(maxRows, s.rows*4)
@@ -156,16 +196,47 @@ func (s *set) Points() *mapping.Points {
 		return nil
 	}
 	s.run++
-	s.view.T, s.view.V = s.current.points.T[r.from:r.to], s.current.points.V[r.from:r.to]
+	s.view.T, s.view.V = r.points.T[r.from:r.to], r.points.V[r.from:r.to]
 	return &s.view
 }
 
 func (s *set) Err() error { return s.err }
 
+func (s *set) Warnings() []error { return s.warnings }
+
+// warn adds warnings, each once.
+func (s *set) warn(warnings []error) {
+	for _, w := range warnings {
+		if !slices.ContainsFunc(s.warnings, func(have error) bool { return have.Error() == w.Error() }) {
+			s.warnings = append(s.warnings, w)
+		}
+	}
+}
+
 func (s *set) Close() {
 	s.cancel()
 	if s.ahead != nil {
-		<-s.ahead
+		s.spare = (<-s.ahead).block
 		s.ahead = nil
+	}
+	s.q.release(s.current)
+	s.q.release(s.spare)
+	s.current, s.spare = new(block), nil
+}
+
+// pooledPoints is how many samples a block may have room for that is kept for the next query.
+const pooledPoints = 2 * aimedPoints
+
+// release gives a block, or nil, up for another query.
+func (q *Querier) release(b *block) {
+	if b == nil {
+		return
+	}
+	room := cap(b.merged.T)
+	for _, r := range b.readers {
+		room += cap(r.points.T)
+	}
+	if room > 0 && room <= pooledPoints {
+		q.blocks.Put(b)
 	}
 }

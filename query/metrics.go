@@ -3,7 +3,9 @@ package query
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	selects, candidates, series, rows, cells, samples, corrupt prometheus.Counter
+	selects, candidates, series, rows, scanned, cells, bytes, calls, samples, corrupt prometheus.Counter
+
+	roads *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) metrics {
@@ -14,13 +16,33 @@ func newMetrics(r prometheus.Registerer) metrics {
 		}
 		return c
 	}
+	roads := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "promtsd_query_index_roads_total", Help: "Selectors resolved to series, by where the index was read.",
+	}, []string{"road"})
+	if r != nil {
+		r.MustRegister(roads)
+	}
 	return metrics{
+		roads:      roads,
 		selects:    counter("selects", "Selectors resolved to series."),
 		candidates: counter("candidates", "Index entries compared with a selector's matchers."),
 		series:     counter("series", "Series that matched a selector."),
 		rows:       counter("rows", "Data rows asked for."),
+		scanned:    counter("scanned_rows", "Data rows that scans met, wanted or not."),
 		cells:      counter("cells", "Data cells read."),
+		bytes:      counter("bytes", "Bytes of row keys, qualifiers and values of the data cells read."),
+		calls:      counter("store_calls", "Calls of the store for data rows."),
 		samples:    counter("samples", "Samples decoded inside the time range of their query."),
 		corrupt:    counter("corrupt_cells", "Data cells passed over because they cannot be read."),
 	}
+}
+
+// touch counts what was read.
+func (m *metrics) touch(t Touched) {
+	m.rows.Add(float64(t.Rows))
+	m.scanned.Add(float64(t.Scanned))
+	m.cells.Add(float64(t.Cells))
+	m.bytes.Add(float64(t.Bytes))
+	m.calls.Add(float64(t.Calls))
+	m.samples.Add(float64(t.Samples))
 }

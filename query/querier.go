@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,62 +19,103 @@ import (
 
 // Config is what a Querier needs.
 type Config struct {
-	Store      store.Store
-	Settings   catalog.Settings
-	Index      *index.Reader
-	MaxSeries  int                   // series that one Select may find; 0: no limit
+	Store     store.Store
+	Settings  catalog.Settings
+	Index     *index.Reader
+	Held      Holder // nil: nothing is held
+	MaxSeries int    // series that one Select may find; 0: no limit
+
+	// Concurrency is how many calls of the store one query makes at a time; default 4.
+	Concurrency int
+	// Costs are those of the store; default EmbeddedCosts.
+	Costs Costs
+
 	Registerer prometheus.Registerer // may be nil
 	Logger     *slog.Logger
+}
+
+// Holder has samples that are acknowledged and not in the store yet.
+type Holder interface {
+	// Held calls f, one call at a time, with the points of the series with these TSUIDs that may not be in the data table
+	// yet, in hours with base times from one to another, both included. i is the TSUID's position; points is a point
+	// list (see mapping.AppendPoint) in order of arrival, valid until f returns. f may be called more than once for one
+	// hour. Where samples may be missing, the warnings say whose and why.
+	Held(ctx context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte)) (warnings []error)
 }
 
 // Querier answers Selects. It is safe for concurrent use.
 type Querier struct {
 	Config
-	blockPoints int // maxBlockPoints, less in tests
+	blockPoints int       // maxBlockPoints, less in tests
+	forced      plan      // byCost but in tests
+	blocks      sync.Pool // *block
 	metrics     metrics
 }
 
+const defaultConcurrency = 4
+
 // New returns a Querier.
 func New(c Config) *Querier {
-	return &Querier{Config: c, blockPoints: maxBlockPoints, metrics: newMetrics(c.Registerer)}
+	if c.Concurrency <= 0 {
+		c.Concurrency = defaultConcurrency
+	}
+	if c.Costs == (Costs{}) {
+		c.Costs = EmbeddedCosts()
+	}
+	q := &Querier{Config: c, blockPoints: maxBlockPoints, metrics: newMetrics(c.Registerer)}
+	q.blocks.New = func() any { return new(block) }
+	return q
 }
 
 // Select finds the series that match all matchers and yields their samples from mint to maxt, inclusive, in
 // milliseconds. With labelsOnly it yields the series without samples: those that were active on a day of the range.
 // ErrLimit says that more series match than MaxSeries.
 func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (SeriesSet, error) {
-	found, err := q.Index.Select(ctx, mint, maxt, q.MaxSeries, matchers...)
-	if errors.Is(err, index.ErrTooMany) {
-		return nil, fmt.Errorf("%w: more than %d series match %s; narrow the selector, or raise --query.max-series",
-			ErrLimit, q.MaxSeries, formatMatchers(matchers))
-	}
+	found, err := q.find(ctx, mint, maxt, matchers)
 	if err != nil {
 		return nil, err
 	}
+	if labelsOnly {
+		return &labelSet{groups: groupByLabels(found.Series), at: -1}, nil
+	}
+	s := newSet(q, found, mint, maxt)
+	s.start(ctx)
+	return s, nil
+}
+
+// find asks the index.
+func (q *Querier) find(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) (index.Result, error) {
+	found, err := q.Index.Select(ctx, mint, maxt, q.MaxSeries, matchers...)
+	if errors.Is(err, index.ErrTooMany) {
+		return found, fmt.Errorf("%w: more than %d series match %s; narrow the selector, or raise --query.max-series",
+			ErrLimit, q.MaxSeries, formatMatchers(matchers))
+	}
+	if err != nil {
+		return found, err
+	}
 	q.metrics.selects.Inc()
+	q.metrics.roads.WithLabelValues(string(found.Road)).Inc()
 	q.metrics.candidates.Add(float64(found.Candidates))
 	q.metrics.series.Add(float64(len(found.Series)))
-	groups := groupByLabels(found.Series)
-	if labelsOnly {
-		return &labelSet{groups: groups, at: -1}, nil
-	}
-	return newSet(ctx, q, groups, found.Hours, mint, maxt), nil
+	return found, nil
 }
 
-// group is one label set and its TSUIDs: one, rarely two.
+// group is one label set and its series in the store: one, rarely two.
 type group struct {
 	labels labels.Labels
-	tsuids [][]byte
+	series []index.Series
 }
 
+// groupByLabels makes groups of sorted series, whose slice they share.
 func groupByLabels(found []index.Series) []group {
 	groups := make([]group, 0, len(found))
-	for _, s := range found {
-		if n := len(groups); n > 0 && labels.Equal(groups[n-1].labels, s.Labels) {
-			groups[n-1].tsuids = append(groups[n-1].tsuids, s.TSUID)
-			continue
+	for from := 0; from < len(found); {
+		to := from + 1
+		for to < len(found) && labels.Equal(found[to].Labels, found[from].Labels) {
+			to++
 		}
-		groups = append(groups, group{labels: s.Labels, tsuids: [][]byte{s.TSUID}})
+		groups = append(groups, group{found[from].Labels, found[from:to]})
+		from = to
 	}
 	return groups
 }
@@ -101,4 +143,5 @@ func (s *labelSet) Next() bool              { s.at++; return s.at < len(s.groups
 func (s *labelSet) Labels() labels.Labels   { return s.groups[s.at].labels }
 func (s *labelSet) Points() *mapping.Points { return nil }
 func (s *labelSet) Err() error              { return nil }
+func (s *labelSet) Warnings() []error       { return nil }
 func (s *labelSet) Close()                  {}

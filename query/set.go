@@ -25,6 +25,8 @@ type SeriesSet interface {
 	Points() *mapping.Points
 	// Err is what ended the iteration early, nil if nothing did.
 	Err() error
+	// Warnings say, when the iteration is over, which samples may be missing and why.
+	Warnings() []error
 	// Close releases the set.
 	Close()
 }

@@ -88,14 +88,28 @@ type Store interface {
 	Close() error
 }
 
-// Table names a table and its families. Splits and Retention are wishes for CreateTable: a store that has no use for them
-// leaves them aside, and Tables does not return them.
+// RangeDeleter is what a Store may be besides: one that forgets many rows at little cost.
+type RangeDeleter interface {
+	// DeleteRange removes all cells of the rows of a range, whatever their timestamps. What was acknowledged before the
+	// call began is gone for every Get and Scan that starts after it returned nil, also after a sudden end of the machine;
+	// what is written meanwhile may stay or go, cell by cell. The space is given back soon. After an error some cells may
+	// be gone; it may be called again.
+	DeleteRange(ctx context.Context, table string, r Range) error
+}
+
+// Table names a table and its families. Splits, Retention and Log are wishes for CreateTable: a store that has no use for
+// them leaves them aside, and Tables does not return them.
 type Table struct {
 	Name     string
 	Families []string // sorted, at least one
 
 	Splits    [][]byte      // first row keys, ascending, of parts that the table should be made of
 	Retention time.Duration // how long cells are to be kept, by their timestamps; 0: for ever
+
+	// Log says that the cells are large, compressed already, mostly written in the order of their keys, read back only
+	// after a crash, and deleted soon: they are not to be compressed or rewritten. A store that grants the wish may answer
+	// ErrInvalid to a batch for such tables and others.
+	Log bool
 }
 
 // Coord is the address of a cell.

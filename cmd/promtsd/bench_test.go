@@ -23,6 +23,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/pack"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
@@ -154,6 +155,87 @@ func BenchmarkWrite_WarmCache(b *testing.B) {
 	reportSamples(b, b.N*requestSamples)
 	if sink.cells < b.N*requestSamples {
 		b.Fatalf("%d cells for %d samples", sink.cells, b.N*requestSamples)
+	}
+}
+
+// BenchmarkWrite_Journal is the journal road from a request's body to the acknowledgement, synced to the disk, with the
+// flush of all at the end: 10,000 series every 15 s, in requests of 2,000.
+func BenchmarkWrite_Journal(b *testing.B) {
+	for name, message := range map[string]string{"1.0": messageV1, "2.0": messageV2} {
+		b.Run(name, func(b *testing.B) {
+			st, err := pebble.Open(pebble.Config{
+				Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler),
+				Packing: pebble.Packing{Pack: pack.Append, Unpack: pack.Expand},
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer st.Close()
+			settings, _, err := catalog.Init(b.Context(), st, "promtsd", nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			uids := uid.New(uid.Config{
+				Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
+				Logger: slog.New(slog.DiscardHandler),
+			})
+			defer uids.Close()
+			a := ingest.New(ingest.Config{
+				Store: st, Settings: settings, UIDs: uids, CacheSize: 1 << 20, Now: time.Now, Alone: true,
+				Limits: ingest.Limits{Labels: 64, LabelName: 1024, LabelValue: 4096},
+				Hold:   ingest.Hold{Time: 5 * time.Minute, MaxMemory: 512 << 20, Merge: true},
+			})
+			if err := a.Start(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			const groups = 5
+			start := (time.Now().UnixMilli()/mapping.HourMs - 1) * mapping.HourMs
+			var sources [groups]*benchBodies
+			for i := range sources {
+				sources[i] = newBenchBodies(message, i*requestSamples, start)
+			}
+			bodies := make([][]byte, b.N+groups)
+			for i := range bodies {
+				body, err := sources[i%groups].next()
+				if err != nil {
+					b.Fatal(err)
+				}
+				bodies[i] = bytes.Clone(body)
+			}
+			var (
+				decoder wire.Decoder
+				req     mapping.WriteRequest
+				buf     []byte
+			)
+			write := func(body []byte) {
+				if buf, err = wire.Inflate(buf, body, 32<<20); err != nil {
+					b.Fatal(err)
+				}
+				decode, form := decoder.DecodeV1, wire.FormV1
+				if message == messageV2 {
+					decode, form = decoder.DecodeV2, wire.FormV2
+				}
+				if _, err := decode(buf, &req); err != nil {
+					b.Fatal(err)
+				}
+				req.Form, req.Body = form, body
+				if result, err := a.Append(b.Context(), &req); err != nil || result.Written != requestSamples {
+					b.Fatalf("append: %+v, %v", result, err)
+				}
+			}
+			for _, body := range bodies[:groups] { // the series become known
+				write(body)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for _, body := range bodies[groups:] {
+				write(body)
+			}
+			if err := a.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			reportSamples(b, b.N*requestSamples)
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -26,7 +27,7 @@ const (
 	crowdRun         = 50  // requests after which a sender takes new series
 	crowdIntervalMs  = 500 // between the samples of a sender
 	crowdPause       = 50 * time.Millisecond
-	crowdPatience    = time.Minute // for an answer, far above what promtsd may take
+	crowdPatience    = time.Minute // for an answer, far above what promtsd may take unless it is frozen
 	crowdProgress    = 10          // requests of each sender that show that writes go on
 	maxResident      = 600 << 20
 	maxCrowdProblems = 10
@@ -45,6 +46,7 @@ type crowd struct {
 	writes   tally
 	reads    tally
 	resident []uint64 // most memory of each promtsd, in bytes
+	warned   int      // reads whose answer may miss samples, since the last report
 	problems []string // since the last report
 }
 
@@ -84,11 +86,12 @@ func (c *crowd) sample(sender, n int) (mapping.Sample, []prompb.Label) {
 }
 
 // startCrowd lets the crowd loose on the promtsd at urls; the returned function stops it and waits for it.
-func startCrowd(t *testing.T, urls ...string) (*crowd, func()) {
+// Whoever does not answer for so long as patience is left alone.
+func startCrowd(t *testing.T, patience time.Duration, urls ...string) (*crowd, func()) {
 	c := &crowd{urls: urls, start: time.Now().Add(-24 * time.Hour).UnixMilli(), resident: make([]uint64, len(urls))}
 	c.writes.answers, c.reads.answers = map[string]int{}, map[string]int{}
 	ctx, cancel := context.WithCancel(t.Context())
-	conns := &http.Client{Transport: &http.Transport{}, Timeout: crowdPatience}
+	conns := &http.Client{Transport: &http.Transport{}, Timeout: patience}
 	if !c.send(ctx, conns, 0) { // alone, so that the two metrics have the UIDs 1 and 2
 		t.Fatalf("the first request was not accepted: %s", c.writes.failure)
 	}
@@ -197,21 +200,40 @@ func (c *crowd) problem(format string, args ...any) {
 	}
 }
 
-// read reads everything from one promtsd. Whatever was acknowledged before must be in the answer, if there is one.
+// errWarned says that an answer may miss samples, of which promtsd has warned.
+var errWarned = errors.New("promtsd warned that samples may be missing")
+
+// warnings is how often a promtsd has warned that samples may be missing in an answer.
+func warnings(ctx context.Context, url string) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // it may be frozen
+	defer cancel()
+	return metric(ctx, url, "promtsd_read_warnings_total")
+}
+
+// read reads everything from one promtsd. Whatever was acknowledged before must be in the answer, if there is one and
+// promtsd does not warn that samples may be missing.
 func (c *crowd) read(ctx context.Context, conns *http.Client, at int, form prompb.ReadRequest_ResponseType) error {
 	c.mu.Lock()
 	acked := c.acked
 	c.mu.Unlock()
+	before, err := warnings(ctx, c.urls[at])
+	if err != nil {
+		return err // it is down
+	}
 	begin := time.Now()
 	answer, err := postRead(ctx, conns, c.urls[at], form, []*prompb.Query{{
 		StartTimestampMs: c.start - 1, EndTimestampMs: begin.Add(time.Hour).UnixMilli(),
 		Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: "__name__", Value: "crowd_[01]"}},
 	}})
 	took := time.Since(begin)
+	after, metricErr := warnings(ctx, c.urls[at])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if err == nil {
+		err = metricErr
 	}
 	if err != nil {
 		c.reads.add("failed", took, err.Error())
@@ -221,11 +243,18 @@ func (c *crowd) read(ctx context.Context, conns *http.Client, at int, form promp
 		return err
 	}
 	c.reads.add("200", took, "")
+	if after != before { // in this answer or another
+		c.warned++
+		acked = [crowdSenders]int{}
+	}
 	c.verify(fmt.Sprintf("read from promtsd %d in form %v", at, form), answer[0], acked)
+	if after != before {
+		return errWarned
+	}
 	return nil
 }
 
-// verify compares an answer with what was acknowledged before it was asked for. mu is held.
+// verify compares an answer with what must be there: so many requests of each sender. mu is held.
 func (c *crowd) verify(what string, answer []readSeries, acked [crowdSenders]int) {
 	var there [crowdSenders][]bool
 	for s := range there {
@@ -328,15 +357,20 @@ func (c *crowd) refused() int {
 	return c.writes.answers[strconv.Itoa(http.StatusServiceUnavailable)]
 }
 
-// check reads everything back from every promtsd, as soon as it answers.
+// check reads everything back from every promtsd, as soon as it answers without a warning.
 func (c *crowd) check(t *testing.T, forms ...prompb.ReadRequest_ResponseType) {
 	t.Helper()
 	for at := range c.urls {
-		for _, form := range forms {
-			promtest.Until(t, "everything is read back", func(ctx context.Context) error {
-				return c.read(ctx, http.DefaultClient, at, form)
-			})
-		}
+		c.checkOne(t, at, forms...)
+	}
+}
+
+func (c *crowd) checkOne(t *testing.T, at int, forms ...prompb.ReadRequest_ResponseType) {
+	t.Helper()
+	for _, form := range forms {
+		promtest.Until(t, "everything is read back", func(ctx context.Context) error {
+			return c.read(ctx, http.DefaultClient, at, form)
+		})
 	}
 }
 
@@ -348,8 +382,8 @@ func (c *crowd) report(t *testing.T, down bool) {
 	for _, requests := range c.acked {
 		acked += requests
 	}
-	t.Logf("writes: %v; reads: %v; %d samples acknowledged in all; most memory %d MiB and %d MiB",
-		&c.writes, &c.reads, acked*crowdSamples, c.resident[0]>>20, c.resident[1]>>20)
+	t.Logf("writes: %v; reads: %v, of which %d warned; %d samples acknowledged in all; most memory %d MiB and %d MiB",
+		&c.writes, &c.reads, c.warned, acked*crowdSamples, c.resident[0]>>20, c.resident[1]>>20)
 	for _, failed := range []tally{c.writes, c.reads} {
 		if failed.failure != "" {
 			t.Logf("the last failure was: %s", failed.failure)
@@ -366,5 +400,6 @@ func (c *crowd) report(t *testing.T, down bool) {
 	for _, problem := range c.problems {
 		t.Error(problem)
 	}
-	c.writes, c.reads, c.problems = tally{answers: map[string]int{}}, tally{answers: map[string]int{}}, nil
+	c.writes, c.reads = tally{answers: map[string]int{}}, tally{answers: map[string]int{}}
+	c.problems, c.warned = nil, 0
 }

@@ -15,8 +15,9 @@ import (
 
 // The tables that init makes, and HBase's own table of regions.
 const (
-	dataTable   = "tsdb"
-	regionTable = "hbase:meta"
+	dataTable    = "tsdb"
+	journalTable = "promtsd-journal"
+	regionTable  = "hbase:meta"
 )
 
 // TestHBaseFaults_NoAcknowledgedSampleIsLost breaks one part of a cluster after the other while two promtsd take
@@ -31,12 +32,18 @@ func TestHBaseFaults_NoAcknowledgedSampleIsLost(t *testing.T) {
 	f.step("restart ZooKeeper", f.restartZooKeeper)
 	f.down = true
 	f.step("kill a promtsd", f.killPromtsd)
+	f.step("freeze a promtsd until its journal is taken over", f.freezePromtsd)
 	f.down = false
 	f.step("freeze a region server for a moment", f.freezeForAMoment)
 	f.step("freeze a region server until it is given up", f.freezeForLong)
 	f.stop()
 	f.check(t, readForms...)
 	f.report(t, false)
+	assertTakenOver(t, f.promtsd)
+	for _, p := range f.promtsd {
+		flush(t, p)
+	}
+	f.check(t, readForms...)
 }
 
 // faults is a cluster under load, and who breaks it.
@@ -66,13 +73,14 @@ func newFaults(t *testing.T) *faults {
 	if err != nil {
 		t.Fatalf("promtsd init: %v\n%s", err, made)
 	}
-	// The time-out is below the time after which HBase gives up a silent server, so that a frozen one shows as 503.
-	for range 2 {
+	// The time-out is below the time after which HBase gives up a silent server, so that a frozen one shows as 503. One
+	// promtsd holds samples until the test ends, the other stores them all the time.
+	for _, hold := range []string{"5m", "1s"} {
 		f.promtsd = append(f.promtsd, promtest.StartPromtsd(t, promtest.PromtsdConfig{
-			StoreURL: url, Args: []string{"--hbase.timeout=4s"},
+			StoreURL: url, Args: []string{"--hbase.timeout=4s", "--write.hold=" + hold},
 		}))
 	}
-	f.crowd, f.stop = startCrowd(t, f.promtsd[0].URL(), f.promtsd[1].URL())
+	f.crowd, f.stop = startCrowd(t, crowdPatience, f.promtsd[0].URL(), f.promtsd[1].URL())
 	f.goesOn(t)
 	f.report(t, false)
 	return f
@@ -95,7 +103,7 @@ func (f *faults) step(name string, act func(t *testing.T)) {
 // moveRegions moves every region of every table, even that of the table of regions, to the other server and back.
 func (f *faults) moveRegions(t *testing.T) {
 	for range 2 {
-		for _, table := range []string{dataTable, "tsdb-uid", "tsdb-meta", "promtsd", regionTable} {
+		for _, table := range []string{dataTable, "tsdb-uid", "tsdb-meta", "promtsd", journalTable, regionTable} {
 			for _, region := range f.regions(t, table) {
 				f.move(t, region, f.other(region.Server.Addr()))
 			}
@@ -127,7 +135,7 @@ func (f *faults) splitAndMerge(t *testing.T) {
 // killRegionServer kills the one that has the table of regions, and half of the data.
 func (f *faults) killRegionServer(t *testing.T) {
 	f.spread(t)
-	victim := f.regionServer(t)
+	victim := f.serverOf(t, regionTable)
 	victim.Kill()
 	f.goesOn(t)
 	victim.Restart()
@@ -156,10 +164,25 @@ func (f *faults) killPromtsd(t *testing.T) {
 	f.promtsd[0].Restart()
 }
 
-// freezeForAMoment freezes a region server for longer than calls to it may take.
+// freezePromtsd lets the other one take the journal over. The first finds that out when it runs on.
+func (f *faults) freezePromtsd(t *testing.T) {
+	before := takenOver(f.promtsd[1])
+	waiting := waitingSeries(t, f.promtsd[0])
+	f.promtsd[0].Pause()
+	promtest.Until(t, "the journal is taken over", func(context.Context) error {
+		if len(takenOver(f.promtsd[1])) == len(before) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	refusedWhenResumed(t, f.promtsd[0], waiting)
+}
+
+// freezeForAMoment freezes the region server that has the journal for longer than calls to it may take. Of any other
+// one senders would notice nothing.
 func (f *faults) freezeForAMoment(t *testing.T) {
 	f.spread(t)
-	victim := f.regionServer(t)
+	victim := f.serverOf(t, journalTable)
 	before := f.refused()
 	victim.Pause()
 	promtest.Until(t, "senders notice the frozen region server", func(context.Context) error {
@@ -174,7 +197,7 @@ func (f *faults) freezeForAMoment(t *testing.T) {
 // freezeForLong freezes a region server until the master has given its regions to the other. Writes go on while it is
 // frozen. When it wakes up it does no harm, and ends.
 func (f *faults) freezeForLong(t *testing.T) {
-	victim := f.regionServer(t)
+	victim := f.serverOf(t, regionTable)
 	victim.Pause()
 	f.cluster.Master().AwaitLog("Processing expiration of " + strings.ReplaceAll(victim.Addr(), ":", ","))
 	f.goesOn(t)
@@ -238,10 +261,10 @@ func (f *faults) spread(t *testing.T) {
 	}
 }
 
-// regionServer is the process that has the table of regions.
-func (f *faults) regionServer(t *testing.T) *hbasetest.Process {
+// serverOf is the process that has the first region of a table.
+func (f *faults) serverOf(t *testing.T, table string) *hbasetest.Process {
 	t.Helper()
-	addr := f.regions(t, regionTable)[0].Server.Addr()
+	addr := f.regions(t, table)[0].Server.Addr()
 	for _, server := range f.cluster.RegionServers() {
 		if server.Addr() == addr {
 			return server

@@ -157,11 +157,13 @@ func TestOpenTSDB_AnswersWhatPromtsdWrote(t *testing.T) {
 				}
 				want.write(half)
 			}
+			flush(t, promtsd)
 			got := answerOf(t, tsd, "no_labels", "numbers", "job:requests:rate5m")
 			assertSameSeries(t, "OpenTSDB's answer", got, want.read(0, mapping.MaxTime, nil))
 			assertReads(t, promtsd.URL(), ".+", want)
 
 			metrics := raceForNames(t, h, promtsd, tsd, want)
+			flush(t, promtsd)
 			got = answerOf(t, tsd, metrics...)
 			matcher := labels.MustNewMatcher(labels.MatchRegexp, "__name__", "race_.*")
 			assertSameSeries(t, "OpenTSDB's answer", got, want.read(0, mapping.MaxTime, []*labels.Matcher{matcher}))
@@ -302,6 +304,26 @@ func samplesIn(all []readSeries) (n int) {
 	return n
 }
 
+// cellsOfRows counts the cells of each row of the data table.
+func cellsOfRows(h hbaseTables) map[string]int {
+	rows := map[string]int{}
+	for _, c := range h.cluster.Scan(h.data()) {
+		rows[string(c.Row)]++
+	}
+	return rows
+}
+
+func awaitCompacted(t *testing.T, h hbaseTables) {
+	t.Helper()
+	promtest.Until(t, "OpenTSDB has compacted all rows", func(context.Context) error {
+		rows := cellsOfRows(h)
+		if cells := slices.Max(slices.Collect(maps.Values(rows))); cells > 1 {
+			return fmt.Errorf("of %d rows one has %d cells", len(rows), cells)
+		}
+		return nil
+	})
+}
+
 // rowForms lists which forms of cells the rows of the data table have.
 func rowForms(h hbaseTables) string {
 	rows := map[string]map[string]bool{}
@@ -342,16 +364,7 @@ func TestOpenTSDB_PromtsdAnswersWhatItWrote(t *testing.T) {
 			compacting := h.openTSDB(t, schema.tsd)
 			w.fill("compacted", start, 4, 0, 1, 7, 60, 1800, 3599)
 			w.send(t, compacting, "compacted")
-			promtest.Until(t, "OpenTSDB has compacted all rows", func(context.Context) error {
-				rows := map[string]int{}
-				for _, c := range h.cluster.Scan(h.data()) {
-					rows[string(c.Row)]++
-				}
-				if cells := slices.Max(slices.Collect(maps.Values(rows))); cells > 1 {
-					return fmt.Errorf("of %d rows one has %d cells", len(rows), cells)
-				}
-				return nil
-			})
+			awaitCompacted(t, h)
 			compacting.Kill()
 
 			appending := h.openTSDB(t, schema.tsd, "tsd.storage.enable_appends=true", "tsd.storage.enable_compaction=false")

@@ -18,22 +18,31 @@ const modulePath = "github.com/promtsd/promtsd"
 // package that seems to need one above it holds code that belongs there. A package that is not listed may not exist.
 var mayImport = map[string][]string{
 	"cmd/promtsd": {
-		"adapter", "adapter/wire", "query",
-		"mapping", "mapping/catalog", "mapping/index", "mapping/ingest", "mapping/uid",
+		"adapter", "adapter/api", "adapter/peer", "adapter/wire", "query", "query/promstore",
+		"mapping", "mapping/catalog", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
+		"mapping/uid",
 		"store", "store/cellio", "store/pebble", "store/hbase", "store/hbase/client",
 	},
 	"cmd/promtsd/promtest": {},
 
 	"adapter":      {"adapter/wire", "query", "mapping", "store"},
 	"adapter/wire": {"mapping"},
+	"adapter/peer": {},
+	"adapter/api":  {"mapping", "query", "query/promstore", "store"},
+
+	"query/promstore": {"mapping", "query"},
 
 	"query": {"mapping", "mapping/catalog", "mapping/index", "mapping/uid", "store"},
 
-	"mapping/ingest":  {"mapping", "mapping/catalog", "mapping/index", "mapping/uid", "store"},
-	"mapping/catalog": {"mapping", "store"},
-	"mapping/index":   {"mapping", "mapping/catalog", "mapping/uid", "store"},
-	"mapping/uid":     {"mapping", "store"},
-	"mapping":         {},
+	"mapping/ingest":  {"mapping", "mapping/catalog", "mapping/index", "mapping/journal", "mapping/uid", "store"},
+	"mapping/journal": {"mapping", "mapping/catalog", "store"},
+	"mapping/pack":    {"mapping"},
+
+	"mapping/retention": {"mapping", "mapping/catalog", "mapping/index", "store"},
+	"mapping/catalog":   {"mapping", "store"},
+	"mapping/index":     {"mapping", "mapping/catalog", "mapping/uid", "store"},
+	"mapping/uid":       {"mapping", "store"},
+	"mapping":           {},
 
 	"store/pebble":    {"store"},
 	"store/storetest": {"store"},
@@ -47,11 +56,12 @@ var mayImport = map[string][]string{
 	"store":                 {},
 }
 
-// testsMayImport is what any package's test files may import besides: real stores, the harness, and the write path, which
-// fills a store for the tests of the read path.
+// testsMayImport is what any package's test files may import besides: real stores, the harness, and the write path with
+// what it needs, which fills a store for the tests of the read path.
 var testsMayImport = []string{
 	"store/pebble", "store/storetest", "cmd/promtsd/promtest", "mapping/ingest",
 	"store/cellio", "store/hbase/hbasetest",
+	"mapping/catalog", "mapping/index", "mapping/pack", "mapping/uid", "store",
 }
 
 // listedPackage is what go list -json says of a package.

@@ -18,6 +18,7 @@ import (
 	commonmodel "github.com/prometheus/common/model"
 
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/pack"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/hbase"
 	"github.com/promtsd/promtsd/store/hbase/client"
@@ -100,6 +101,7 @@ func (f *storeFlags) open(logger *slog.Logger, registerer prometheus.Registerer)
 	if p.dir != "" {
 		return pebble.Open(pebble.Config{
 			Dir: p.dir, NoSync: !f.sync, CacheBytes: int64(f.cache), Registerer: registerer, Logger: logger,
+			Packing: pebble.Packing{Pack: pack.Append, Unpack: pack.Expand},
 		})
 	}
 	config := hbase.Config{
@@ -208,7 +210,7 @@ func addLayoutFlags(g flagGroup) *layoutFlags {
 func (f *layoutFlags) layout(store *storeFlags) (catalog.Layout, error) {
 	l := catalog.Layout{Retention: time.Duration(f.retention), Regions: f.regions}
 	if store.embedded() && l != (catalog.Layout{}) {
-		return l, fmt.Errorf("--retention and --hbase.regions count for HBase only: the embedded store keeps everything")
+		return l, fmt.Errorf("--retention and --hbase.regions of init count for HBase only: give --retention to serve")
 	}
 	return l, nil
 }

@@ -73,7 +73,7 @@ func TestReadme_FiveMinuteStartWorks(t *testing.T) {
 	for _, b := range blocks {
 		languages = append(languages, b.language)
 	}
-	if want := []string{"sh", "yaml", "sh", "sh", "sh"}; !slices.Equal(languages, want) {
+	if want := []string{"sh", "yaml", "sh", "sh", "sh", "sh"}; !slices.Equal(languages, want) {
 		t.Fatalf("the section has blocks of %q, want %q: this test must learn what to do with them", languages, want)
 	}
 	checkout, other := copyCheckout(t), t.TempDir()
@@ -100,6 +100,17 @@ func TestReadme_FiveMinuteStartWorks(t *testing.T) {
 	promtest.Until(t, "the commands of README.md show samples", func(context.Context) error {
 		return showsSamples(output(t, other, blocks[3].content))
 	})
+	promtest.Until(t, "promtsd answers PromQL itself", func(context.Context) error {
+		text := output(t, other, blocks[4].content)
+		var answer struct {
+			Status string
+			Data   struct{ Result []any }
+		}
+		if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Status != "success" || len(answer.Data.Result) != 1 {
+			return fmt.Errorf("want a successful answer of one value, got: %s", text)
+		}
+		return nil
+	})
 	exposed := output(t, other, "curl -s http://localhost:9201/metrics")
 	for _, name := range regexp.MustCompile(`promtsd_[a-z_]+`).FindAllString(readme(t), -1) {
 		if strings.HasPrefix(name, "promtsd_hbase_") {
@@ -115,7 +126,7 @@ func TestReadme_FiveMinuteStartWorks(t *testing.T) {
 	if log := promtsd.output(t); !strings.Contains(log, "msg=stopped") || strings.Contains(log, "exit status") {
 		t.Error("Ctrl-C: promtsd did not stop with status 0")
 	}
-	lines := strings.Split(strings.TrimSpace(output(t, checkout, blocks[4].content)), "\n")
+	lines := strings.Split(strings.TrimSpace(output(t, checkout, blocks[5].content)), "\n")
 	if len(lines) != 3 {
 		t.Errorf("the dump has %d lines, want 3: %q", len(lines), lines)
 	}

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -15,13 +19,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
+	commonmodel "github.com/prometheus/common/model"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/promtsd/promtsd/adapter"
+	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/adapter/peer"
+	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
@@ -33,17 +42,27 @@ type serveFlags struct {
 	store    *storeFlags
 	settings *settingFlags
 
-	drain time.Duration
+	drain     time.Duration
+	internal  string
+	retention commonmodel.Duration
 
 	maxBody, maxInFlight units.Base2Bytes
 	limits               ingest.Limits
 	infinities           bool
+	hold                 ingest.Hold
+	maxHeld              units.Base2Bytes
 	cacheSeries          int
 	cacheNames           int
 
 	read                    adapter.ReadLimits
 	maxRequest, maxResponse units.Base2Bytes
 	maxSeries               int
+	concurrency             int
+	indexSeries             int
+	refresh                 time.Duration
+	promql                  *promqlFlags
+
+	parsed func() map[string]string // all flags, with their values
 }
 
 func addServe(app *kingpin.Application) (string, command) {
@@ -54,6 +73,9 @@ func addServe(app *kingpin.Application) (string, command) {
 	f.web.WebConfigFile = cmd.Flag("web.config.file", "File that turns on TLS or authentication, in the format of "+
 		"Prometheus's exporter toolkit.").Default("").String()
 	f.web.WebSystemdSocket = cmd.Flag("web.systemd-socket", "Listen on the sockets that systemd passes.").Bool()
+	cmd.Flag("web.internal-url", "Where other promtsd on the same HBase reach this one, such as http://10.0.0.7:9201, to ask "+
+		"for samples that it still holds. The default is this host's name and the port of --web.listen-address.").
+		PlaceHolder("URL").StringVar(&f.internal)
 	cmd.Flag("web.drain-timeout", "How long requests under way may take to finish after SIGTERM.").
 		Default("20s").DurationVar(&f.drain)
 	f.store, f.settings = addStoreFlags(cmd), addSettingFlags(cmd)
@@ -69,6 +91,14 @@ func addServe(app *kingpin.Application) (string, command) {
 		Default("10m").DurationVar(&f.limits.Future)
 	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
 		"who share the tables with OpenTSDB, whose queries fail on them.").Default("true").BoolVar(&f.infinities)
+	cmd.Flag("retention", "How long the embedded store keeps samples, by their own times, such as 400d; 0 is for ever. On HBase "+
+		"init sets it, as the TTL of the data table.").Default("0s").SetValue(&f.retention)
+	cmd.Flag("write.hold", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
+		"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
+	cmd.Flag("write.max-memory", "Memory of samples that wait. From half of it on they are stored early; beyond it requests "+
+		"are answered 503, to be sent again.").Default("512MiB").BytesVar(&f.maxHeld)
+	cmd.Flag("write.lease", "How long another promtsd on the same HBase waits for a sign of life of this one before it takes "+
+		"its journal over.").Default("15s").DurationVar(&f.hold.Term)
 	cmd.Flag("write.cache-series", "Series that the write path keeps at hand, at some 500 bytes each; more than are "+
 		"active is best.").Default("1000000").IntVar(&f.cacheSeries)
 	cmd.Flag("uid.cache-entries", "Names and UIDs kept in memory, in each direction.").Default("1000000").IntVar(&f.cacheNames)
@@ -80,11 +110,28 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("read.max-response-bytes", "Size of a remote-read answer in the SAMPLES form.").
 		Default("512MiB").BytesVar(&f.maxResponse)
 	cmd.Flag("query.max-series", "Series that one selector may find; 0 is any number.").Default("1000000").IntVar(&f.maxSeries)
+	cmd.Flag("query.concurrency", "Parts of one query that are read from the store at a time.").Default("4").IntVar(&f.concurrency)
+	cmd.Flag("index.max-series", "Series of the index that are kept in memory, at some 120 bytes each; of more, the latest days. "+
+		"Beyond, and with 0, the index is read from the store, which is slower.").Default("2000000").IntVar(&f.indexSeries)
+	cmd.Flag("index.refresh", "On HBase, keep the index in memory, and find series that another promtsd stores within this time. "+
+		"With 0 they are found at once, by an index that is read from HBase, which is slower.").
+		Default("0s").DurationVar(&f.refresh)
+	f.promql = addPromQLFlags(cmd)
+	f.parsed = func() map[string]string {
+		values := map[string]string{}
+		for _, flag := range cmd.Model().Flags {
+			values[flag.Name] = flag.Value.String()
+		}
+		return values
+	}
 	return cmd.FullCommand(), f.serve
 }
 
 // serve builds the parts bottom up, serves until ctx ends, and takes the parts down in the reverse order.
 func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
 	logger := env.logger
 	logger.Info("starting promtsd", "version", version.Info(), "build", version.BuildContext())
 	if _, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9), memlimit.WithProvider(
@@ -110,26 +157,157 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 		CacheEntries: f.cacheNames, Registerer: registry, Logger: logger,
 	})
 	defer uids.Close()
-	f.limits.RefuseInfinities = !f.infinities
-	appender := ingest.New(ingest.Config{
-		Store: st, Settings: settings, UIDs: uids, Limits: f.limits, CacheSize: f.cacheSeries,
-		Registerer: registry, Now: time.Now,
+	memory := f.memory(index.MemoryConfig{Store: st, Settings: settings, Registerer: registry, Logger: logger})
+	appender, err := f.appender(ingest.Config{
+		Store: st, Settings: settings, UIDs: uids, Registerer: registry, Logger: logger, Now: time.Now, Apply: memory.Apply,
 	})
+	if err != nil {
+		return err
+	}
 	querier := query.New(query.Config{
 		Store: st, Settings: settings, MaxSeries: f.maxSeries, Registerer: registry, Logger: logger,
-		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
+		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids, Memory: memory}),
+		Held:  f.held(st, settings.Tables, appender), Concurrency: f.concurrency, Costs: f.costs(),
 	})
 	f.read.MaxRequestBytes, f.read.MaxResponseBytes = int(f.maxRequest), int(f.maxResponse)
 	handler, err := adapter.New(adapter.Config{
 		Appender: appender, Querier: querier,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
 		Read:  f.read, Registerer: registry, Gatherer: registry, Logger: logger, Version: version.Version,
+		Ready: appender.Ready,
 	})
 	if err != nil {
 		return err
 	}
-	handler.SetReady()
-	return f.listen(ctx, logger, handler)
+	promql, err := f.promql.handler(querier, appender, f.parsed(), registry, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, promql.Close()) }()
+	mux := http.NewServeMux()
+	mux.Handle(api.Prefix, handler.WhenReady(promql))
+	for _, path := range adapter.RemotePaths {
+		mux.Handle(path, handler)
+	}
+	mux.Handle("/", handler)
+	mux.Handle(peer.Path, peer.Handler{Holder: appender, Writer: func() string { return appender.Writer().String() }})
+	tasks, stopTasks := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	if f.retention > 0 {
+		running.Go(func() { dropOld(tasks, logger, st, settings, memory, time.Duration(f.retention)) })
+	}
+	running.Go(func() { memory.Run(tasks) })
+	err = f.listen(ctx, logger, mux, handler, appender)
+	stopTasks()
+	running.Wait()
+	flush, cancel := context.WithTimeout(context.Background(), f.drain)
+	defer cancel()
+	return errors.Join(err, appender.Close(flush))
+}
+
+// check refuses flags that cannot be, before a store is made.
+func (f *serveFlags) check() error {
+	if f.retention > 0 && !f.store.embedded() {
+		return errors.New("--retention of serve counts for the embedded store only: in HBase it is the TTL of the data table, " +
+			"which init sets and HBase's shell changes")
+	}
+	if f.hold.Time != 0 && (f.hold.Time < time.Second || f.hold.Time > time.Hour) {
+		return fmt.Errorf("--write.hold is %v, must be 0 or from 1s to 1h", f.hold.Time)
+	}
+	if f.maxHeld < 1<<20 {
+		return fmt.Errorf("--write.max-memory is %v, must be 1MiB or more", f.maxHeld)
+	}
+	if f.concurrency < 1 || f.indexSeries < 0 || f.refresh != 0 && f.refresh < 100*time.Millisecond {
+		return errors.New("--query.concurrency must be 1 or more, --index.max-series 0 or more, --index.refresh 0 or 100ms or more")
+	}
+	if f.hold.Term < time.Second {
+		return fmt.Errorf("--write.lease is %v, must be 1s or more", f.hold.Term)
+	}
+	return nil
+}
+
+// appender makes the write path.
+func (f *serveFlags) appender(c ingest.Config) (*ingest.Appender, error) {
+	c.Limits, c.CacheSize, c.Hold, c.Alone = f.limits, f.cacheSeries, f.hold, f.store.embedded()
+	c.Limits.RefuseInfinities = !f.infinities
+	// On one machine the cells that an hour was written in are cheaply made one; HBase would keep the old ones until its
+	// next major compaction, and OpenTSDB can do the same there.
+	c.Hold.Merge = f.store.embedded()
+	c.Hold.MaxMemory = int64(f.maxHeld)
+	c.Hold.Decode = new(wire.BlockDecoder).Decode
+	if !c.Alone {
+		var err error
+		if c.Hold.Address, err = f.internalURL(); err != nil {
+			return nil, err
+		}
+	}
+	return ingest.New(c), nil
+}
+
+// memory makes the part of the series index that is in memory.
+func (f *serveFlags) memory(c index.MemoryConfig) *index.Memory {
+	if c.Settings.IndexComplete && (f.store.embedded() || f.refresh > 0) {
+		c.MaxSeries = f.indexSeries
+	}
+	if !f.store.embedded() {
+		// Without an index in memory, too: others that have one are told of new series.
+		c.Refresh = cmp.Or(f.refresh, 10*time.Second)
+	}
+	return index.NewMemory(c)
+}
+
+// costs are those of the store's calls.
+func (f *serveFlags) costs() query.Costs {
+	if f.store.embedded() {
+		return query.EmbeddedCosts()
+	}
+	return query.HBaseCosts()
+}
+
+// held is where queries find the samples that are not in the data table yet: in this process, and in a cluster in all
+// others that have a lease.
+func (f *serveFlags) held(st store.Store, tables catalog.Tables, appender *ingest.Appender) query.Holder {
+	if f.store.embedded() {
+		return appender
+	}
+	return &peer.Group{
+		Local: appender, Client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}, Timeout: 5 * time.Second,
+		Peers: func(ctx context.Context) ([]peer.Peer, error) {
+			leases, err := journal.Leases(ctx, st, tables)
+			if err != nil {
+				return nil, err
+			}
+			var peers []peer.Peer
+			for _, l := range leases {
+				switch {
+				case l.Writer == appender.Writer():
+				case l.Holder != l.Writer:
+					peers = append(peers, peer.Peer{Name: l.Writer.String(), Note: "it is dead, and its journal is being taken over"})
+				default:
+					name := l.Writer.String()
+					peers = append(peers, peer.Peer{Name: name + " at " + l.Address, URL: l.Address, Writer: name})
+				}
+			}
+			return peers, nil
+		},
+	}
+}
+
+// internalURL is where other promtsd reach this one.
+func (f *serveFlags) internalURL() (string, error) {
+	if f.internal != "" {
+		return f.internal, nil
+	}
+	host, port, err := net.SplitHostPort((*f.web.WebListenAddresses)[0])
+	if err != nil {
+		return "", fmt.Errorf("--web.listen-address=%s: %w", (*f.web.WebListenAddresses)[0], err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("%w: say where other promtsd reach this one by --web.internal-url", err)
+		}
+	}
+	return "http://" + net.JoinHostPort(host, port), nil
 }
 
 // adopt reads the settings of the store, and makes the tables of a new embedded one. In a cluster that is for init to do:
@@ -157,10 +335,13 @@ func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.St
 	return settings, nil
 }
 
-// listen serves until ctx ends, then lets the requests under way finish.
-func (f *serveFlags) listen(ctx context.Context, logger *slog.Logger, handler *adapter.Handler) error {
+// listen serves until ctx ends, then lets the requests under way finish. Requests are refused until the appender has
+// started.
+func (f *serveFlags) listen(
+	ctx context.Context, logger *slog.Logger, all http.Handler, handler *adapter.Handler, appender *ingest.Appender,
+) error {
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           all,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute, // of a whole request: a sender that trickles holds memory
 		IdleTimeout:       5 * time.Minute,
@@ -176,6 +357,15 @@ func (f *serveFlags) listen(ctx context.Context, logger *slog.Logger, handler *a
 		}
 		return nil
 	}, func(error) { close(stop) })
+	starting, cancelStart := context.WithCancel(ctx)
+	g.Add(func() error {
+		if err := appender.Start(starting); err != nil {
+			return fmt.Errorf("start the write path: %w", err)
+		}
+		handler.SetReady()
+		<-stop
+		return nil
+	}, func(error) { cancelStart() })
 	g.Add(func() error {
 		if err := web.ListenAndServe(server, &f.web, logger); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve HTTP: %w", err)

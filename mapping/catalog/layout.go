@@ -80,5 +80,6 @@ func (l Layout) tables(s Settings) []store.Table {
 		{Name: s.Tables.UID, Families: []string{FamilyID, FamilyName}},
 		{Name: s.Tables.Meta, Families: []string{FamilyName}},
 		{Name: s.Tables.Own, Families: []string{FamilyOwn}},
+		s.Tables.JournalTable(),
 	}
 }

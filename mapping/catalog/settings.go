@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/store"
 )
 
 // Families of the tables.
@@ -27,7 +28,12 @@ type Tables struct {
 	Data string // data points
 	UID  string // names and UIDs
 	Meta string // the series index
-	Own  string // what promtsd alone keeps: settings, the series of each day
+	Own  string // what promtsd alone keeps: settings, the series of each day, who writes
+}
+
+// JournalTable is the table of accepted requests, named after promtsd's own.
+func (t Tables) JournalTable() store.Table {
+	return store.Table{Name: t.Own + "-journal", Families: []string{FamilyOwn}, Log: true}
 }
 
 // DefaultTables are OpenTSDB's names, and promtsd for its own table.

@@ -2,7 +2,9 @@
 // before the tags, so that finding the few series a selector wants among a metric's rows costs hours x all its series;
 // the index answers it once.
 //
-// Two kinds of rows, both written before the first sample of a series (of a day) is acknowledged, and idempotent:
+// Where a Memory has the series of the days asked for, they are found there. What it is filled from, and what answers
+// otherwise, are two kinds of rows, both written before the first sample of a series (of a day) is acknowledged, and
+// idempotent:
 //
 //	meta table:  row TSUID | family "name" | qualifier "ts_ctr" | value 8-byte 1
 //	             the row that OpenTSDB itself writes with tsd.core.meta.enable_tsuid_tracking, so that its look-ups
@@ -21,8 +23,9 @@ import (
 )
 
 const (
-	dayPrefix = 'd'
-	dayMs     = 24 * 3600_000
+	dayPrefix    = 'd'
+	dayRowPrefix = 3 // bytes before the TSUID
+	dayMs        = 24 * 3600_000
 
 	// maxDays is the number of days up to which a query reads the days' rows; beyond, it reads the list of all series.
 	maxDays = 40
@@ -64,8 +67,8 @@ func appendDay(dst []byte, day Day) []byte {
 // parseDay reads the day of a row that begins with appendDay's bytes.
 func parseDay(row []byte) Day { return Day(binary.BigEndian.Uint16(row[1:])) }
 
-// successor is the first key after all that begin with prefix, nil for the table's end.
-func successor(prefix []byte) []byte {
+// Successor is the first key after all that begin with prefix, nil for the table's end.
+func Successor(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {
 			out := append([]byte(nil), prefix[:i+1]...)

@@ -32,19 +32,22 @@ type tagTest struct {
 	verdicts map[mapping.UID]bool // by tagv
 }
 
-// newPredicate returns nil, without an error, if no series can match.
-func (r *Reader) newPredicate(ctx context.Context, matchers []*labels.Matcher) (*predicate, error) {
+// newPredicate returns nil, without an error, if no series can match. metrics lists the UIDs of all metrics that there
+// are; where it is nil, they are found by their names.
+func (r *Reader) newPredicate(
+	ctx context.Context, matchers []*labels.Matcher, metrics func() []mapping.UID,
+) (*predicate, error) {
 	p := &predicate{schema: r.Settings.Schema, uids: r.UIDs, matchers: matchers}
 	byLabel := map[string][]*labels.Matcher{}
 	for _, m := range matchers {
 		byLabel[m.Name] = append(byLabel[m.Name], m)
 	}
 	if ms := byLabel[model.MetricNameLabel]; ms != nil {
-		metrics, err := p.resolveMetrics(ctx, ms)
-		if err != nil || len(metrics) == 0 {
+		resolved, err := p.resolveMetrics(ctx, ms, metrics)
+		if err != nil || len(resolved) == 0 {
 			return nil, err
 		}
-		p.metrics = metrics
+		p.metrics = resolved
 		delete(byLabel, model.MetricNameLabel)
 	}
 	var keys []uid.Name
@@ -127,8 +130,13 @@ func (t *tagTest) closeByValues(ctx context.Context, uids *uid.Registry) error {
 }
 
 // resolveMetrics returns the UIDs of the metrics whose name passes all matchers, ascending.
-func (p *predicate) resolveMetrics(ctx context.Context, ms []*labels.Matcher) ([]mapping.UID, error) {
-	var out []mapping.UID
+func (p *predicate) resolveMetrics(
+	ctx context.Context, ms []*labels.Matcher, metrics func() []mapping.UID,
+) ([]mapping.UID, error) {
+	var (
+		out []mapping.UID
+		ids []uid.ID
+	)
 	if matchesAll(ms, "") {
 		none, err := p.uids.Lookup(ctx, []uid.Name{{Kind: mapping.Metric, Text: mapping.NoMetric}})
 		if err != nil {
@@ -156,7 +164,22 @@ func (p *predicate) resolveMetrics(ctx context.Context, ms []*labels.Matcher) ([
 		}
 		return sorted(out), nil
 	}
-	for entry, err := range p.uids.Search(ctx, mapping.Metric, "") {
+	if metrics != nil {
+		for _, u := range metrics() {
+			ids = append(ids, uid.ID{Kind: mapping.Metric, UID: u})
+		}
+		texts, err := p.uids.Texts(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for i, text := range texts {
+			if text.OK && text.Text != mapping.NoMetric && matchesAll(ms, text.Text) {
+				out = append(out, ids[i].UID)
+			}
+		}
+		return sorted(out), nil
+	}
+	for entry, err := range p.uids.Search(ctx, mapping.Metric, literalPrefix(ms)) {
 		if err != nil {
 			return nil, err
 		}
@@ -165,6 +188,16 @@ func (p *predicate) resolveMetrics(ctx context.Context, ms []*labels.Matcher) ([
 		}
 	}
 	return sorted(out), nil
+}
+
+// literalPrefix is what all texts that pass begin with, as far as the matchers tell.
+func literalPrefix(ms []*labels.Matcher) (longest string) {
+	for _, m := range ms {
+		if prefix := m.Prefix(); m.Type == labels.MatchRegexp && len(prefix) > len(longest) {
+			longest = prefix
+		}
+	}
+	return longest
 }
 
 func sorted(us []mapping.UID) []mapping.UID {
@@ -178,12 +211,12 @@ func (p *predicate) metricRanges(prefix []byte) []store.Range {
 		if len(prefix) == 0 {
 			return nil
 		}
-		return []store.Range{{Start: prefix, Stop: successor(prefix)}}
+		return []store.Range{{Start: prefix, Stop: Successor(prefix)}}
 	}
 	var out []store.Range
 	for _, m := range p.metrics {
 		start := p.schema.AppendUID(slices.Clone(prefix), mapping.Metric, m)
-		out = append(out, store.Range{Start: start, Stop: successor(start)})
+		out = append(out, store.Range{Start: start, Stop: Successor(start)})
 	}
 	return out
 }
@@ -208,31 +241,40 @@ func (p *predicate) match(ctx context.Context, page []byte, ends []int) ([][]byt
 
 // judge makes sure that every tagv of the page that a test has to know has a verdict.
 func (p *predicate) judge(ctx context.Context, page []byte, ends []int) error {
+	var values []mapping.UID
 	for _, t := range p.tags {
 		if t.closed {
 			continue
 		}
-		var unknown []uid.ID
-		asked := map[mapping.UID]struct{}{}
+		values = values[:0]
 		start := 0
 		for _, end := range ends {
 			value := t.value(p.schema, page[start:end])
 			start = end
-			if _, judged := t.verdicts[value]; judged || value == 0 {
-				continue
-			}
-			if _, ok := asked[value]; !ok {
-				asked[value] = struct{}{}
-				unknown = append(unknown, uid.ID{Kind: mapping.Tagv, UID: value})
+			if _, judged := t.verdicts[value]; !judged && value != 0 {
+				t.verdicts[value] = false // and once is enough
+				values = append(values, value)
 			}
 		}
-		texts, err := p.uids.Texts(ctx, unknown)
-		if err != nil {
+		if err := t.judge(ctx, p.uids, values); err != nil {
 			return err
 		}
-		for i, text := range texts {
-			t.verdicts[unknown[i].UID] = text.OK && matchesAll(t.matchers, text.Text)
-		}
+	}
+	return nil
+}
+
+// judge gives verdicts on tagvs, by their texts.
+func (t *tagTest) judge(ctx context.Context, uids *uid.Registry, values []mapping.UID) error {
+	ids := make([]uid.ID, len(values))
+	for i, v := range values {
+		ids[i] = uid.ID{Kind: mapping.Tagv, UID: v}
+	}
+	texts, err := uids.Texts(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, text := range texts {
+		t.verdicts[values[i]] = text.OK && matchesAll(t.matchers, text.Text)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type Config struct {
 	Store    store.Store
 	Settings catalog.Settings
 	UIDs     *uid.Registry
+	Memory   *Memory // nil: there is none
 }
 
 // Reader finds series. It is safe for concurrent use.
@@ -39,7 +40,20 @@ func NewReader(c Config) *Reader { return &Reader{c} }
 type Series struct {
 	TSUID  []byte
 	Labels labels.Labels
+	Days   Days // of the range, on which it was active
 }
+
+// Road is where a Select has found its series.
+type Road string
+
+// The roads.
+const (
+	NoRoad     Road = "names"    // nowhere: a name or a value is unknown
+	MemoryRoad Road = "memory"   // in memory
+	DaysRoad   Road = "days"     // in the rows of the days of the range
+	ListRoad   Road = "list"     // in the list of all series, as the range has too many days
+	RowKeyRoad Road = "row keys" // in the data table, as the index is not known to be complete
+)
 
 // Result is the answer to a Select.
 type Result struct {
@@ -47,9 +61,15 @@ type Result struct {
 	// Hours are the base times inside the range at which the series may have samples, ascending: those of the days on
 	// which any candidate was active.
 	Hours []uint32
-	// Candidates is the number of index entries looked at: the series of the metrics asked for, before their tags were
-	// compared.
+	// Candidates is the number of index entries looked at: the series that had to be compared tag by tag.
 	Candidates int
+	Road       Road
+	// Metrics says beside how many others the rows of the series found stand: how many series each of their metrics has,
+	// by its UID, about. nil: it is not known.
+	Metrics map[mapping.UID]int
+	// RowRegexp is a store.RowFilter's regular expression that the data row keys of all series found match; empty if it
+	// would say nothing.
+	RowRegexp string
 }
 
 // pageSize is how many TSUIDs are compared at a time: the texts that the comparison needs are then read together.
@@ -62,12 +82,25 @@ func (r *Reader) Select(ctx context.Context, mint, maxt int64, limit int, matche
 	if mint > maxt {
 		return Result{}, nil
 	}
-	p, err := r.newPredicate(ctx, matchers)
-	if err != nil || p == nil {
-		return Result{}, err
+	shelf := r.shelfFor(DayOf(mint))
+	var metrics func() []mapping.UID
+	if shelf != nil {
+		metrics = func() []mapping.UID { return r.Memory.metricsOf(shelf) }
 	}
-	s := &selection{r: r, p: p, limit: limit, days: make(map[Day]struct{})}
-	if err := s.all(ctx, mint, maxt); err != nil {
+	p, err := r.newPredicate(ctx, matchers, metrics)
+	if err != nil || p == nil {
+		return Result{Road: NoRoad}, err
+	}
+	s := &selection{
+		r: r, p: p, limit: limit, first: DayOf(mint), days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
+	}
+	road := r.road(shelf, mint, maxt)
+	if road == MemoryRoad {
+		err = s.fromMemory(ctx, shelf, DayOf(mint), DayOf(maxt))
+	} else {
+		err = s.all(ctx, mint, maxt)
+	}
+	if err != nil {
 		return Result{}, fmt.Errorf("read series index: %w", err)
 	}
 	slices.SortFunc(s.found, func(a, b Series) int {
@@ -76,11 +109,35 @@ func (r *Reader) Select(ctx context.Context, mint, maxt int64, limit int, matche
 		}
 		return bytes.Compare(a.TSUID, b.TSUID)
 	})
-	result := Result{Series: s.found, Candidates: s.candidates}
+	result := Result{Series: s.found, Candidates: s.candidates, Road: road}
+	if road != RowKeyRoad { // which has not met those that do not match
+		result.Metrics = s.metrics
+	}
 	if len(s.found) > 0 {
-		result.Hours = hoursOf(s.days, mint, maxt)
+		result.Hours, result.RowRegexp = hoursOf(s.days, mint, maxt), p.rowRegexp()
 	}
 	return result, nil
+}
+
+// shelfFor returns what is in memory, if that is all that there is from a day on, or nil.
+func (r *Reader) shelfFor(first Day) *shelf {
+	if r.Memory == nil || !r.Settings.IndexComplete {
+		return nil
+	}
+	return r.Memory.covering(first)
+}
+
+func (r *Reader) road(shelf *shelf, mint, maxt int64) Road {
+	switch {
+	case shelf != nil:
+		return MemoryRoad
+	case !r.Settings.IndexComplete:
+		return RowKeyRoad
+	case isLong(mint, maxt):
+		return ListRoad
+	default:
+		return DaysRoad
+	}
 }
 
 // hoursOf lists the base times of some days that lie between two times.
@@ -108,27 +165,29 @@ type source struct {
 }
 
 func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
-	if !r.Settings.IndexComplete {
-		return r.rowKeyScans(mint, maxt, p)
-	}
 	first, last := DayOf(mint), DayOf(maxt)
+	var out []source
+	if !r.Settings.IndexComplete {
+		// The rows of the index come besides: they tell of series whose samples are not in the data table yet.
+		out = r.rowKeyScans(mint, maxt, p)
+	}
 	if isLong(mint, maxt) {
-		return []source{{
+		return append(out, source{
 			scan: store.Scan{
 				Table: r.Settings.Tables.Meta, Ranges: p.metricRanges(nil),
 				Columns: []store.Column{{Family: catalog.FamilyName, Qualifier: counterQualifier}},
 			},
 			tsuidOf: func(dst, row []byte) ([]byte, error) { return append(dst, row...), nil },
-		}}
+			repeats: len(out) > 0,
+		})
 	}
-	var out []source
 	for day := int(first); day <= int(last); day++ {
 		prefix := appendDay(nil, Day(day))
 		out = append(out, source{
 			scan:    store.Scan{Table: r.Settings.Tables.Own, Ranges: p.metricRanges(prefix)},
 			tsuidOf: func(dst, row []byte) ([]byte, error) { return append(dst, row[len(prefix):]...), nil },
 			dayOf:   func([]byte) Day { return Day(day) },
-			repeats: first != last,
+			repeats: len(out) > 0 || first != last,
 		})
 	}
 	return out
@@ -142,11 +201,14 @@ type selection struct {
 	r          *Reader
 	p          *predicate
 	limit      int
-	seen       map[string]struct{} // TSUIDs met, where the sources may repeat them
-	page       []byte              // TSUIDs end to end
-	ends       []int               // where each of the page ends
-	days       map[Day]struct{}    // on which a candidate was active
+	first      Day
+	seen       map[string]int   // TSUIDs met, where the sources may repeat them, and their position in active
+	active     []uint64         // bit i: active on the day first+i
+	page       []byte           // TSUIDs end to end
+	ends       []int            // where each of the page ends
+	days       map[Day]struct{} // on which a candidate was active
 	candidates int
+	metrics    map[mapping.UID]int // series of each metric met
 	found      []Series
 }
 
@@ -160,17 +222,34 @@ func (s *selection) all(ctx context.Context, mint, maxt int64) error {
 	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	if !s.r.Settings.IndexComplete || !isLong(mint, maxt) || len(s.found) == 0 {
-		return nil
+	if !isLong(mint, maxt) {
+		for i := range s.found {
+			s.found[i].Days = s.daysOf(s.found[i].TSUID)
+		}
+	} else if len(s.found) > 0 {
+		return s.findDays(ctx, DayOf(mint), DayOf(maxt))
 	}
-	return s.findDays(ctx, DayOf(mint), DayOf(maxt))
+	return nil
+}
+
+// daysOf are the days on which a series was met, in a range that is not long.
+func (s *selection) daysOf(tsuid []byte) (days Days) {
+	if s.seen == nil {
+		return Days{{s.first, s.first}}
+	}
+	for bits, i := s.active[s.seen[string(tsuid)]], 0; bits>>i != 0; i++ {
+		if bits>>i&1 != 0 {
+			days = withDay(days, s.first+Day(i))
+		}
+	}
+	return days
 }
 
 // findDays finds the days on which any series was active, jumping from each to the next.
 func (s *selection) findDays(ctx context.Context, first, last Day) error {
 	for next := int(first); next <= int(last); {
 		jump := store.Scan{Table: s.r.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
-			Start: appendDay(nil, Day(next)), Stop: successor(appendDay(nil, last)),
+			Start: appendDay(nil, Day(next)), Stop: Successor(appendDay(nil, last)),
 		}}}
 		next = int(last) + 1
 		for row, err := range s.r.Store.Scan(ctx, jump) {
@@ -201,15 +280,27 @@ func (s *selection) run(ctx context.Context, src source) error {
 		}
 		if src.repeats {
 			if s.seen == nil {
-				s.seen = make(map[string]struct{})
+				s.seen = make(map[string]int)
 			}
-			if _, ok := s.seen[string(s.page[start:])]; ok {
+			at, ok := s.seen[string(s.page[start:])]
+			if !ok {
+				at = len(s.active)
+				s.seen[string(s.page[start:])] = at
+				s.active = append(s.active, 0)
+			}
+			if src.dayOf != nil {
+				s.active[at] |= 1 << (src.dayOf(row.Key) - s.first) // of no use where the range is long
+			}
+			if ok {
 				s.page = s.page[:start]
 				continue
 			}
-			s.seen[string(s.page[start:])] = struct{}{}
 		}
 		s.candidates++
+		if metric := s.page[start:]; len(metric) >= s.r.Settings.Schema.MetricWidth {
+			u, _ := s.r.Settings.Schema.ParseUID(mapping.Metric, metric[:s.r.Settings.Schema.MetricWidth])
+			s.metrics[u]++
+		}
 		s.ends = append(s.ends, len(s.page))
 		if len(s.ends) == pageSize {
 			if err := s.flush(ctx); err != nil {

@@ -86,6 +86,14 @@ func (db *database) write(tsuid []byte, times ...int64) {
 	db.apply(&b)
 }
 
+// writeData puts a sample of a series without index rows, as another writer does.
+func (db *database) writeData(tsuid []byte, t int64) {
+	var b store.Batch
+	row := db.settings.Schema.AppendRowKey(nil, tsuid, mapping.BaseTime(t))
+	b.Put(db.settings.Tables.Data, row, "t", mapping.AppendQualifier(nil, uint32(t%mapping.HourMs), 0), 1, []byte{1})
+	db.apply(&b)
+}
+
 // reader finds by the index, or by row keys.
 func (db *database) reader(complete bool) *index.Reader {
 	settings := db.settings
@@ -264,7 +272,7 @@ func TestSelect_ReadsTheDaysOfTheRange(t *testing.T) {
 func TestSelect_ByRowKeysReadsTheHoursOfTheRange(t *testing.T) {
 	for schema, asked := range schemas {
 		db := newDatabase(t, asked)
-		db.write(db.tsuid("m", "k", "v"), noon+59*60_000)
+		db.writeData(db.tsuid("m", "k", "v"), noon+59*60_000)
 		r := db.reader(false)
 		for _, c := range []struct {
 			mint, maxt int64
@@ -279,6 +287,23 @@ func TestSelect_ByRowKeysReadsTheHoursOfTheRange(t *testing.T) {
 					t.Errorf("%s, %s from %d to %d: got %v, %v, want %d", schema, m, c.mint, c.maxt, result.Series, err, c.want)
 				}
 			}
+		}
+	}
+}
+
+// Samples that wait to be stored are acknowledged: their series are found although no data row tells of them.
+func TestSelect_ByRowKeysFindsSeriesWithoutRows(t *testing.T) {
+	db := newDatabase(t, nil)
+	db.writeData(db.tsuid("m", "k", "stored"), noon-day)
+	var b store.Batch
+	waiting := db.tsuid("m", "k", "waiting")
+	db.writer.PutSeries(&b, waiting, 1)
+	db.writer.PutDay(&b, waiting, index.DayOf(noon), 1, nil)
+	db.apply(&b)
+	for mint, want := range map[int64]int{noon: 1, noon - day: 2, 0: 2} {
+		result, err := db.reader(false).Select(t.Context(), mint, noon, 0, eq("__name__", "m"))
+		if err != nil || len(result.Series) != want || !slices.Contains(result.Hours, mapping.BaseTime(noon)) {
+			t.Errorf("from %d: got %v in the hours %v, %v, want %d series", mint, result.Series, result.Hours, err, want)
 		}
 	}
 }

@@ -4,9 +4,7 @@ package ingest
 
 import (
 	"context"
-	"fmt"
-	"hash/maphash"
-	"math"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -38,23 +36,48 @@ type Config struct {
 	Limits     Limits
 	CacheSize  int                   // series kept by their label bytes
 	Registerer prometheus.Registerer // may be nil
+	Logger     *slog.Logger          // nil: discard
 	Now        func() time.Time
+	Hold       Hold // the zero value is the direct road
+
+	// Apply takes the batches with samples of new series, and days, to the store: that of an index in memory, which looks
+	// into them; nil: the store's.
+	Apply func(context.Context, *store.Batch) error
+
+	Alone bool // no other process can have the store open
 }
 
-// Appender writes requests. It is safe for concurrent use.
+// Appender writes requests, on one of two roads. The direct road writes a cell for each sample before the request is
+// acknowledged. The journal road (Config.Hold) writes the request as it came into the journal before it is acknowledged,
+// keeps the samples in open rows in memory, where queries find them by Held, and makes one cell of many. It is safe for
+// concurrent use.
 type Appender struct {
 	Config
 	index   index.Writer
 	cache   *cache
+	table   *table
 	jobs    sync.Pool // *job
 	metrics metrics
+	ahead   ahead
+	holder
 }
 
-// New returns an Appender.
+// New returns an Appender. It must be started before it appends on the journal road.
 func New(c Config) *Appender {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Apply == nil {
+		c.Apply = c.Store.Apply
+	}
+	if c.Hold.Term == 0 {
+		c.Hold.Term = defaultTerm
+	}
 	a := &Appender{Config: c, index: index.Writer{Tables: c.Settings.Tables}, cache: newCache(c.CacheSize)}
+	a.table = a.cache.table
 	a.jobs.New = func() any { return new(job) }
-	a.metrics = newMetrics(c.Registerer, a.cache)
+	a.init(c.Now())
+	a.metrics = newMetrics(c.Registerer, a)
 	return a
 }
 
@@ -69,21 +92,18 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 		j.reset()
 		a.jobs.Put(j)
 	}()
-	now := a.Now().UnixMilli()
+	t := newTerms(a.Limits, a.Now().UnixMilli())
 	var result mapping.WriteResult
-	if err := a.find(ctx, j, req, &result); err != nil {
+	err := a.find(ctx, j, req, t, &result)
+	switch {
+	case err != nil:
+	case a.Hold.Time > 0:
+		err = a.journaled(ctx, j, req, t, &result)
+	default:
+		err = a.direct(ctx, j, req, t, &result)
+	}
+	if err != nil {
 		return mapping.WriteResult{}, err
-	}
-	a.encode(j, req, now, &result)
-	if j.batch.Len() > 0 {
-		if err := a.Store.Apply(ctx, &j.batch); err != nil {
-			return mapping.WriteResult{}, fmt.Errorf("store %d samples: %w", result.Written, err)
-		}
-	}
-	for _, n := range j.indexed {
-		n.series.mu.Lock()
-		n.series.setIndexed(n.day)
-		n.series.mu.Unlock()
 	}
 	a.metrics.samples.Add(float64(result.Written))
 	return result, nil
@@ -96,6 +116,7 @@ type job struct {
 	batch   store.Batch
 	row     []byte
 	cell    []byte
+	body    []byte
 	scratch []byte
 	indexed []indexedDay
 }
@@ -113,94 +134,31 @@ func (j *job) reset() {
 	j.batch.Reset()
 }
 
+// setIndexed notes that the index rows of the batch are durable.
+func (j *job) setIndexed() {
+	for _, n := range j.indexed {
+		n.series.mu.Lock()
+		n.series.setIndexed(n.day)
+		n.series.mu.Unlock()
+	}
+}
+
 // find fills j.series, making the series that are not known yet.
-func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, result *mapping.WriteResult) error {
+func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
+	var e *entry
 	for i := range req.Series {
-		raw := req.Series[i].Labels
-		s := a.cache.get(maphash.Bytes(a.cache.seed, raw), raw)
-		if s == nil || s.nameless && req.NeedMetricName {
-			s = nil
+		e = a.cache.after(e, req.Series[i].Labels)
+		if e == nil || e.series.nameless && req.NeedMetricName {
 			j.missing = append(j.missing, i)
+			j.series = append(j.series, nil)
+			continue
 		}
-		j.series = append(j.series, s)
+		j.series = append(j.series, e.series)
 	}
 	if len(j.missing) == 0 {
 		return nil
 	}
-	return a.resolve(ctx, j, req, result)
-}
-
-// encode turns the samples into cells of the batch, and adds the index rows that are missing.
-func (a *Appender) encode(j *job, req *mapping.WriteRequest, now int64, result *mapping.WriteResult) {
-	latest := int64(mapping.MaxTime)
-	if a.Limits.Future > 0 {
-		latest = min(latest, now+a.Limits.Future.Milliseconds())
-	}
-	given := int64(0)
-	for i, s := range j.series {
-		if s == nil {
-			continue
-		}
-		rs := req.Series[i]
-		s.mu.Lock()
-		refused := a.encodeSeries(j, s, req.Samples[rs.From:rs.To], now, latest)
-		given = max(given, s.runTime)
-		s.mu.Unlock()
-		result.Written += rs.To - rs.From - refused.times - refused.infinities
-		if refused.times > 0 {
-			result.Refuse(mapping.ReasonTimestamp, refused.times, a.timeError(rs.Labels, refused.time, now))
-		}
-		if refused.infinities > 0 {
-			result.Refuse(mapping.ReasonInfinity, refused.infinities, fmt.Errorf(
-				"series %s: %w: infinite value, refused by --no-write.infinities", formatLabels(rs.Labels), mapping.ErrInvalid))
-		}
-	}
-	a.cache.gave(given)
-}
-
-// refusals counts the samples of one series that were refused.
-type refusals struct {
-	times, infinities int
-	time              int64 // the first refused time
-}
-
-// encodeSeries does so for one series.
-func (a *Appender) encodeSeries(
-	j *job, s *series, samples []mapping.Sample, now, latest int64,
-) (refused refusals) {
-	const none = ^uint32(0) // no base time: they are multiples of 3600
-	base, noted := none, false
-	var day index.Day
-	for _, sample := range samples {
-		if sample.T < 0 || sample.T > latest {
-			if refused.times++; refused.times == 1 {
-				refused.time = sample.T
-			}
-			continue
-		}
-		if a.Limits.RefuseInfinities && math.IsInf(sample.V, 0) {
-			refused.infinities++
-			continue
-		}
-		if b := mapping.BaseTime(sample.T); b != base {
-			if base == none {
-				j.row = append(j.row[:0], s.row...)
-			}
-			base = b
-			a.Settings.Schema.SetBaseTime(j.row, base)
-			if d := index.DayOf(sample.T); !noted || d != day {
-				day, noted = d, true
-				a.putIndex(j, s, day, now)
-			}
-		}
-		var flags byte
-		j.cell, flags = mapping.AppendValue(j.cell[:0], sample.V)
-		value := len(j.cell)
-		j.cell = mapping.AppendQualifier(j.cell, uint32(sample.T-int64(base)*1000), flags)
-		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell[value:], s.cellTime(sample.T, now),
-			j.cell[:value])
-	}
-	return refused
+	return a.resolve(ctx, j, req, t, result)
 }
 
 // putIndex adds the index rows of a series for a day, unless they are known to be there.
@@ -213,15 +171,4 @@ func (a *Appender) putIndex(j *job, s *series, day index.Day, now int64) {
 	}
 	j.scratch = a.index.PutDay(&j.batch, s.tsuid, day, now, j.scratch)
 	j.indexed = append(j.indexed, indexedDay{s, day})
-}
-
-// timeError says what is wrong with a refused time of a series.
-func (a *Appender) timeError(raw []byte, t, now int64) error {
-	err := mapping.CheckTime(t)
-	if err == nil {
-		err = fmt.Errorf("%w: timestamp %s is %s ahead of the clock, --write.max-future allows %s: check the sender's clock",
-			mapping.ErrInvalid, time.UnixMilli(t).UTC().Format(time.RFC3339Nano),
-			(time.Duration(t-now) * time.Millisecond), a.Limits.Future)
-	}
-	return fmt.Errorf("series %s: %w", formatLabels(raw), err)
 }

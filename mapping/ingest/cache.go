@@ -12,9 +12,10 @@ import (
 // and drops the first entry that was not used since it last passed).
 //
 // A series is held under its label bytes with sorted labels and no empty values, and under each other form in which a
-// sender wrote it, so that there is one *series for all.
+// sender wrote it; the table below sees to it that there is one *series for all.
 type cache struct {
 	seed   maphash.Seed
+	table  *table
 	shards [64]shard
 	floor  atomic.Int64 // the latest cell timestamp given to any series, dropped ones included
 }
@@ -33,10 +34,15 @@ type entry struct {
 	hash   uint64
 	next   *entry      // another series with the same hash
 	used   atomic.Bool // found since the hand last passed; not so when new, or series met once would drive out the others
+	gone   atomic.Bool // no longer held
+
+	// follower is the entry that was looked up after this one the last time: senders write their series in the same
+	// order again and again.
+	follower atomic.Pointer[entry]
 }
 
 func newCache(limit int) *cache {
-	c := &cache{seed: maphash.MakeSeed()}
+	c := &cache{seed: maphash.MakeSeed(), table: newTable()}
 	for i := range c.shards {
 		c.shards[i].entries = make(map[uint64]*entry)
 		c.shards[i].limit = max(1, limit/len(c.shards))
@@ -48,22 +54,51 @@ func (c *cache) shardOf(hash uint64) *shard { return &c.shards[hash>>58] }
 
 // get returns the series with these label bytes, nil if it is not held.
 func (c *cache) get(hash uint64, raw []byte) *series {
+	if e := c.find(hash, raw); e != nil {
+		return e.series
+	}
+	return nil
+}
+
+// find returns the entry with these label bytes, nil if there is none.
+func (c *cache) find(hash uint64, raw []byte) *entry {
 	s := c.shardOf(hash)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for e := s.entries[hash]; e != nil; e = e.next {
 		if bytes.Equal(e.raw, raw) {
-			if !e.used.Load() {
-				e.used.Store(true)
-			}
-			return e.series
+			e.touch()
+			return e
 		}
 	}
 	return nil
 }
 
-// add puts a series in under some label bytes, which it keeps, and returns the one to use: that of another request if
-// it was faster.
+// after returns the entry with these label bytes, nil if there is none; before is the entry that was looked up before
+// it, or nil.
+func (c *cache) after(before *entry, raw []byte) *entry {
+	if before == nil {
+		return c.find(maphash.Bytes(c.seed, raw), raw)
+	}
+	if e := before.follower.Load(); e != nil && bytes.Equal(e.raw, raw) && !e.gone.Load() {
+		e.touch()
+		return e
+	}
+	e := c.find(maphash.Bytes(c.seed, raw), raw)
+	if e != nil {
+		before.follower.Store(e)
+	}
+	return e
+}
+
+func (e *entry) touch() {
+	if !e.used.Load() {
+		e.used.Store(true)
+	}
+}
+
+// add puts a series in under some label bytes, which it keeps, and returns the one to use: another with the same TSUID if
+// there is one.
 func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 	s := c.shardOf(hash)
 	s.mu.Lock()
@@ -73,8 +108,11 @@ func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 			return e.series
 		}
 	}
-	new.startAfter(c.floor.Load())
-	e := &entry{raw: raw, series: new, hash: hash, next: s.entries[hash]}
+	held := c.table.retain(new)
+	if held == new {
+		new.startAfter(c.floor.Load())
+	}
+	e := &entry{raw: raw, series: held, hash: hash, next: s.entries[hash]}
 	if len(s.ring) < s.limit {
 		s.ring = append(s.ring, e)
 	} else {
@@ -82,12 +120,13 @@ func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 			s.hand = (s.hand + 1) % len(s.ring)
 		}
 		s.remove(s.ring[s.hand])
+		c.table.release(s.ring[s.hand].series)
 		s.ring[s.hand] = e
 		s.hand = (s.hand + 1) % len(s.ring)
 		e.next = s.entries[hash] // remove may have taken the head away
 	}
 	s.entries[hash] = e
-	return new
+	return held
 }
 
 // gave notes that a cell timestamp was given to a series.
@@ -102,6 +141,8 @@ func (c *cache) gave(cellTime int64) {
 
 // remove takes an entry out of its chain.
 func (s *shard) remove(old *entry) {
+	old.gone.Store(true)
+	old.follower.Store(nil) // what is no longer held shall not keep others
 	head := s.entries[old.hash]
 	if head == old {
 		if old.next == nil {

@@ -67,7 +67,7 @@ func TestCache_HoldsTheLatestUpToItsBound(t *testing.T) {
 			raw := fmt.Sprintf("%d %s", hash, rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "raw"))
 			s := c.get(hash, []byte(raw))
 			if s == nil {
-				s = &series{}
+				s = &series{tsuid: []byte(raw)}
 				names[s] = raw
 				if got := c.add(hash, []byte(raw), s); got != s {
 					t.Fatalf("add of %s, which is not held, returned the series of %s", raw, names[got])
@@ -94,10 +94,10 @@ func TestCache_HoldsTheLatestUpToItsBound(t *testing.T) {
 
 func TestCache_KeepsWhatIsUsed(t *testing.T) {
 	c := newCache(64 * 4)
-	used, raw := &series{}, []byte("used")
+	used, raw := &series{tsuid: []byte("used")}, []byte("used")
 	c.add(hashTo(1, 0), raw, used)
 	for i := range uint64(100) {
-		c.add(hashTo(1, i+1), fmt.Append(nil, i), &series{})
+		c.add(hashTo(1, i+1), fmt.Append(nil, i), &series{tsuid: fmt.Append(nil, i)})
 		if c.get(hashTo(1, 0), raw) != used {
 			t.Fatalf("the series that is used all the time was dropped after %d others", i+1)
 		}
@@ -109,13 +109,13 @@ func TestCache_KeepsWhatIsUsed(t *testing.T) {
 
 func TestCache_ADroppedSeriesComesBackWithLaterCellTimes(t *testing.T) {
 	c := newCache(1)
-	first := &series{}
+	first := &series{tsuid: []byte("a")}
 	c.add(hashTo(1, 0), []byte("a"), first)
 	first.cellTime(5000, 100)
 	last := first.cellTime(5000, 100)
 	c.gave(last)
-	c.add(hashTo(1, 1), []byte("b"), &series{})
-	again := &series{}
+	c.add(hashTo(1, 1), []byte("b"), &series{tsuid: []byte("b")})
+	again := &series{tsuid: []byte("a")}
 	if got := c.add(hashTo(1, 0), []byte("a"), again); got != again {
 		t.Fatal("the series was not dropped")
 	}
@@ -152,7 +152,7 @@ func BenchmarkCacheGet(b *testing.B) {
 	raws := make([][]byte, 1000)
 	for i := range raws {
 		raws[i] = fmt.Appendf(nil, "label bytes of a usual length, about a hundred, of which only the last ones differ: %40d", i)
-		c.add(uint64(i)<<50, raws[i], &series{})
+		c.add(uint64(i)<<50, raws[i], &series{tsuid: raws[i]})
 	}
 	b.ReportAllocs()
 	i := 0

@@ -5,22 +5,42 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	samples   prometheus.Counter
 	newSeries prometheus.Counter
+
+	repeats      prometheus.Counter
+	cells        prometheus.Counter
+	merged       prometheus.Counter
+	flushes      prometheus.Counter
+	flushErrors  prometheus.Counter
+	flushSeconds prometheus.Counter
+	turnedAway   prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer, c *cache) metrics {
-	m := metrics{
-		samples: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "promtsd_ingest_samples_total", Help: "Samples stored, exact repeats included.",
-		}),
-		newSeries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "promtsd_ingest_series_resolved_total",
-			Help: "Series that were not in the series cache and whose UIDs were looked up or assigned.",
-		}),
+func newMetrics(r prometheus.Registerer, a *Appender) metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "promtsd_ingest_" + name, Help: help})
+		if r != nil {
+			r.MustRegister(c)
+		}
+		return c
 	}
-	if r != nil {
-		r.MustRegister(m.samples, m.newSeries, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "promtsd_ingest_cached_series", Help: "Series in the series cache.",
-		}, func() float64 { return float64(c.len()) }))
+	gauge := func(name, help string, value func() float64) {
+		if r != nil {
+			r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "promtsd_ingest_" + name, Help: help}, value))
+		}
 	}
-	return m
+	gauge("cached_series", "Series in the series cache.", func() float64 { return float64(a.cache.len()) })
+	gauge("held_bytes", "Memory of samples that are in the journal and not yet in the data table.",
+		func() float64 { return float64(a.table.held.Load()) })
+	return metrics{
+		samples: counter("samples_total", "Samples stored, exact repeats included."),
+		newSeries: counter("series_resolved_total",
+			"Series that were not in the series cache and whose UIDs were looked up or assigned."),
+		repeats:      counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
+		cells:        counter("cells_total", "Cells flushed into the data table."),
+		merged:       counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
+		flushes:      counter("flushes_total", "Batches flushed into the data table."),
+		flushErrors:  counter("flush_errors_total", "Batches that could not be flushed, and are tried again."),
+		flushSeconds: counter("flush_seconds_total", "Time spent on flushing."),
+		turnedAway:   counter("turned_away_total", "Requests turned away because too many samples wait in memory."),
+	}
 }

@@ -29,12 +29,14 @@ type draft struct {
 
 // resolve makes the series that the cache does not hold: labels are parsed and checked, the UIDs of all their names
 // looked up or assigned together.
-func (a *Appender) resolve(ctx context.Context, j *job, req *mapping.WriteRequest, result *mapping.WriteResult) error {
+func (a *Appender) resolve(
+	ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult,
+) error {
 	names := nameList{at: make(map[uid.Name]int)}
 	var drafts []draft
 	for _, position := range j.missing {
 		rs := req.Series[position]
-		ls, reason, err := a.checkLabels(rs.Labels, req.NeedMetricName)
+		ls, reason, err := a.checkLabels(rs.Labels, req.NeedMetricName, t.limits)
 		if err != nil {
 			result.Refuse(reason, rs.To-rs.From, fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
 			continue
@@ -97,7 +99,7 @@ func (n *nameList) add(kind mapping.Kind, text string) int {
 type label struct{ name, value string }
 
 // checkLabels parses label bytes into labels sorted by name, and says what is wrong with them.
-func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reason, error) {
+func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]label, mapping.Reason, error) {
 	var ls []label
 	reason := mapping.ReasonInvalidLabels
 	err := mapping.ParseLabels(raw, func(name, value []byte) error {
@@ -108,14 +110,14 @@ func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reas
 			return fmt.Errorf("%w: a label has no name", mapping.ErrInvalid)
 		case !utf8.Valid(name) || !utf8.Valid(value):
 			return fmt.Errorf("%w: label %.64q: name and value must be UTF-8", mapping.ErrInvalid, name)
-		case len(name) > a.Limits.LabelName:
+		case len(name) > limits.LabelName:
 			reason = mapping.ReasonLabelLimit
 			return fmt.Errorf("%w: label name %.64q... has %d bytes, --write.max-label-name-bytes allows %d",
-				mapping.ErrInvalid, name, len(name), a.Limits.LabelName)
-		case len(value) > a.Limits.LabelValue:
+				mapping.ErrInvalid, name, len(name), limits.LabelName)
+		case len(value) > limits.LabelValue:
 			reason = mapping.ReasonLabelLimit
 			return fmt.Errorf("%w: label %q: its value has %d bytes, --write.max-label-value-bytes allows %d",
-				mapping.ErrInvalid, name, len(value), a.Limits.LabelValue)
+				mapping.ErrInvalid, name, len(value), limits.LabelValue)
 		}
 		ls = append(ls, label{string(name), string(value)})
 		return nil
@@ -123,9 +125,9 @@ func (a *Appender) checkLabels(raw []byte, needName bool) ([]label, mapping.Reas
 	if err != nil {
 		return nil, reason, err
 	}
-	if len(ls) > a.Limits.Labels {
+	if len(ls) > limits.Labels {
 		return nil, mapping.ReasonLabelLimit, fmt.Errorf("%w: it has %d labels, --write.max-labels allows %d",
-			mapping.ErrInvalid, len(ls), a.Limits.Labels)
+			mapping.ErrInvalid, len(ls), limits.Labels)
 	}
 	schema := a.Settings.Schema
 	if row := schema.TagsOffset() + len(ls)*schema.PairWidth(); row > store.MaxRow {

@@ -9,11 +9,21 @@ import (
 
 // series is what the write path knows of one series: enough to write a sample without looking anything up.
 type series struct {
+	mu sync.Mutex
+	// Points that wait for their flush, on the journal road.
+	current openRow    // the latest hour
+	others  []*openRow // hours before it that have points, ascending
+	arrived int64      // the clock when the latest point came
+	bucket  uint16     // by which bucket it is flushed
+	member  bool       // the bucket lists it
+	dropped bool       // the table does not hold it
+
+	refs int // label bytes in the cache; guarded by the table
+
 	tsuid    []byte
 	row      []byte // row key with a base time to be patched
 	nameless bool   // it has no metric name
 
-	mu sync.Mutex
 	// Cell timestamps. Of two cells for one instant the one with the larger timestamp counts, so a sample that does
 	// not follow the series' latest gets a cell timestamp above all that were given before: runTime is the latest
 	// cell timestamp given, runMax the latest sample it was given to.

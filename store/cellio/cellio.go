@@ -135,7 +135,7 @@ func Load(ctx context.Context, st store.Store, r io.ReadSeeker, progress Progres
 		return 0, fmt.Errorf("read cells again: %w", err)
 	}
 	var b store.Batch
-	cells := 0
+	cells, table := 0, ""
 	apply := func() error {
 		if err := st.Apply(ctx, &b); err != nil {
 			return fmt.Errorf("load cells %d to %d: %w", cells-b.Len()+1, cells, err)
@@ -147,6 +147,12 @@ func Load(ctx context.Context, st store.Store, r io.ReadSeeker, progress Progres
 		return nil
 	}
 	err := readLines(r, func(n int, l *line) error {
+		if l.Table != table && b.Len() > 0 { // log tables do not go with others
+			if err := apply(); err != nil {
+				return err
+			}
+		}
+		table = l.Table
 		b.Put(l.Table, l.Row.bytes, l.Family, l.Qualifier.bytes, l.Timestamp, l.Value.bytes)
 		if err := b.Err(); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)

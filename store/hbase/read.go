@@ -14,12 +14,6 @@ import (
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error] {
 	return seq(func(yield func(store.Row) bool) error {
-		for i, row := range g.Rows {
-			if len(row) == 0 || len(row) > store.MaxRow || i > 0 && bytes.Compare(g.Rows[i-1], row) >= 0 {
-				return fmt.Errorf("%w: get: row %d of %d is empty, too long or not above the one before it",
-					store.ErrInvalid, i+1, len(g.Rows))
-			}
-		}
 		columns, err := s.columns(ctx, g.Table, g.Columns)
 		if err != nil || len(g.Rows) == 0 {
 			return err

@@ -3,6 +3,7 @@ package hbase_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -23,11 +24,17 @@ func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
 var _ store.Store = (*hbase.Store)(nil)
 
+// cluster says where the test binary's HBase is.
+func cluster(t testing.TB) client.Config {
+	t.Helper()
+	cluster := shared.Cluster(t)
+	return client.Config{ZooKeeper: []string{cluster.ZK()}, ZNode: cluster.ZNode()}
+}
+
 // open gives a store on the test binary's HBase, without any table.
 func open(t testing.TB) store.Store {
 	t.Helper()
-	cluster := shared.Cluster(t)
-	config := client.Config{ZooKeeper: []string{cluster.ZK()}, ZNode: cluster.ZNode()}
+	config := cluster(t)
 	c, err := client.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +73,48 @@ func TestStore_Model(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Model(t, open)
+}
+
+func TestCreateTable_FitsItsUse(t *testing.T) {
+	st := open(t)
+	defer st.Close()
+	c, err := client.New(cluster(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, test := range []struct {
+		log    bool
+		family map[string]string
+		split  string
+	}{
+		{false, map[string]string{
+			"BLOOMFILTER": "ROW", "DATA_BLOCK_ENCODING": "FAST_DIFF", "BLOCKCACHE": "true", "VERSIONS": "1", "TTL": "3600",
+			"COMPRESSION": "SNAPPY", // the best that a server without native libraries has
+		}, ""},
+		{true, map[string]string{
+			"BLOOMFILTER": "NONE", "DATA_BLOCK_ENCODING": "NONE", "BLOCKCACHE": "false", "VERSIONS": "1", "TTL": "3600",
+			"COMPRESSION": "NONE",
+		}, "org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy"},
+	} {
+		name := fmt.Sprintf("log-%t", test.log)
+		made := store.Table{Name: name, Families: []string{"f"}, Log: test.log, Retention: time.Hour}
+		if err := st.CreateTable(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		schema, err := c.Describe(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for attribute, want := range test.family {
+			if got, _ := schema.Families[0].Attribute(attribute); got != want {
+				t.Errorf("%s: family has %s=%q, want %q", name, attribute, got, want)
+			}
+		}
+		if got, _ := schema.Attribute("SPLIT_POLICY"); got != test.split {
+			t.Errorf("%s: table has the split policy %q, want %q", name, got, test.split)
+		}
+	}
 }
 
 func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, open) }

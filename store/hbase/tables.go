@@ -36,7 +36,8 @@ func (s *Store) Tables(ctx context.Context) ([]store.Table, error) {
 }
 
 // CreateTable implements store.Store. The families keep one version, with bloom filters by row, FAST_DIFF encoding of the
-// keys (which repeat their rows in every cell), and the first compression that the cluster accepts.
+// keys (which repeat their rows in every cell), and the first compression that the cluster accepts. Those of a Log have
+// none of that: see logAttributes.
 func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
 	if t.Name == "" || len(t.Families) == 0 || !slices.IsSorted(t.Families) {
 		return fmt.Errorf("%w: a table needs a name, and families in order", store.ErrInvalid)
@@ -64,8 +65,12 @@ func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
 }
 
 func (s *Store) create(ctx context.Context, t store.Table) error {
+	codecs := s.compression
+	if t.Log {
+		codecs = []string{"NONE"} // its cells are compressed already
+	}
 	var refused error
-	for _, codec := range s.compression {
+	for _, codec := range codecs {
 		err := s.client.CreateTable(ctx, schema(t, codec), t.Splits)
 		switch {
 		case err == nil:
@@ -85,17 +90,37 @@ func (s *Store) create(ctx context.Context, t store.Table) error {
 
 func schema(t store.Table, codec string) wire.TableSchema {
 	out := wire.TableSchema{Name: wire.ParseTableName(t.Name)}
-	for _, family := range t.Families {
-		attributes := []wire.Attribute{
-			{Name: "VERSIONS", Value: "1"},
-			{Name: "BLOOMFILTER", Value: "ROW"},
-			{Name: "DATA_BLOCK_ENCODING", Value: "FAST_DIFF"},
-			{Name: "COMPRESSION", Value: codec},
+	kind := rowAttributes
+	if t.Log {
+		kind = logAttributes
+		// A split brings no relief where all is written at the end, and has the files rewritten.
+		out.Attributes = []wire.Attribute{
+			{Name: "SPLIT_POLICY", Value: "org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy"},
 		}
+	}
+	for _, family := range t.Families {
+		attributes := append(kind(), wire.Attribute{Name: "VERSIONS", Value: "1"},
+			wire.Attribute{Name: "COMPRESSION", Value: codec})
 		if t.Retention > 0 {
 			attributes = append(attributes, wire.Attribute{Name: "TTL", Value: strconv.Itoa(int(t.Retention.Seconds()))})
 		}
 		out.Families = append(out.Families, wire.FamilySchema{Name: family, Attributes: attributes})
 	}
 	return out
+}
+
+// rowAttributes are those of families whose rows are many and small.
+func rowAttributes() []wire.Attribute {
+	return []wire.Attribute{{Name: "BLOOMFILTER", Value: "ROW"}, {Name: "DATA_BLOCK_ENCODING", Value: "FAST_DIFF"}}
+}
+
+// logAttributes are those of families of a log. Nobody asks for a row of it, so that a bloom filter would be built for
+// nothing; its keys are few beside its values, so that there is nothing to encode; and what is read back is read once, in
+// order, and must not push out of the block cache what queries live from. Compactions stay on: they are what gives the
+// space of deleted cells back.
+func logAttributes() []wire.Attribute {
+	return []wire.Attribute{
+		{Name: "BLOOMFILTER", Value: "NONE"}, {Name: "DATA_BLOCK_ENCODING", Value: "NONE"},
+		{Name: "BLOCKCACHE", Value: "false"},
+	}
 }

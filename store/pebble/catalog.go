@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 
@@ -10,27 +11,29 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// The catalog is table 0. A row per table, named like it, has a cell per family with the ids that stand for the two in
-// keys; the row with the empty key holds the version of this layout.
+// The catalog is table 0 of the tree of the data. A row per table, named like it, has a cell per family with the ids
+// that stand for the two in keys; the row with the empty key holds the version of this layout and the columns' secret.
 //
 //	row            qualifier      value
-//	""             ""             version, 1 byte
-//	table name     family name    table id, 1 byte | family id, 1 byte
+//	""             ""             version, 1 byte | secret, 16 bytes
+//	table name     family id      table id, 1 byte | 1 if it is a log table, else 0, 1 byte | family name
 //
 // Ids begin at 1. A table's families are numbered in the order of their names and never change; tables are never
-// removed, so no id is used again.
-const catalogVersion = 1
+// removed, so no id is used again. Layout 1, with qualifiers of any length in keys, was never released.
+const catalogVersion = 2
 
 // catalog is what the store knows of its tables. It is not changed once it is in use.
 type catalog struct {
 	tables map[string]*table
 	lastID byte
+	secret [secretLen]byte
 }
 
 type table struct {
 	id       byte
 	name     string
 	families []string // the family with id i+1, in order
+	log      bool     // it is in the tree of the log tables
 }
 
 func (t *table) family(id byte) (string, bool) {
@@ -58,7 +61,7 @@ func (c *catalog) table(name string) (*table, error) {
 
 // loadCatalog reads table 0, or begins it in an empty tree.
 func (s *Store) loadCatalog() (*catalog, error) {
-	it, err := s.db.NewIter(&lsm.IterOptions{
+	it, err := s.data.db.NewIter(&lsm.IterOptions{
 		LowerBound: appendPrefix(nil, catalogTable, nil), UpperBound: appendPrefix(nil, catalogTable+1, nil),
 	})
 	if err != nil {
@@ -77,18 +80,25 @@ func (s *Store) loadCatalog() (*catalog, error) {
 	case version == 0 && len(c.tables) > 0:
 		return nil, fmt.Errorf("read catalog: %w: tables without a layout version", store.ErrCorrupt)
 	case version == 0:
-		b := s.db.NewBatch()
+		_, _ = rand.Read(c.secret[:]) // never fails
+		b := s.data.db.NewBatch()
 		key := appendKey(nil, catalogTable, nil, 0, nil)
-		if err := b.Set(key, appendValue(nil, 0, []byte{catalogVersion}), nil); err != nil {
+		value := append([]byte{catalogVersion}, c.secret[:]...)
+		if err := b.Set(key, payload{body: value}.append(nil, 0), nil); err != nil {
 			return nil, fmt.Errorf("begin catalog: %w", classify(err))
 		}
-		if err := s.write(context.Background(), func() error { return s.commit(b) }); err != nil {
+		if err := s.write(context.Background(), func() error { return s.data.commit(b) }); err != nil {
 			return nil, fmt.Errorf("begin catalog: %w", err)
 		}
+	case version != catalogVersion:
+		return nil, fmt.Errorf(
+			"%w: it has layout %d, this version of promtsd knows layout %d only; begin with an empty directory",
+			store.ErrInvalid, version, catalogVersion)
 	}
 	return c, nil
 }
 
+// readCatalog reads no further than to a version that is not catalogVersion.
 func readCatalog(it *lsm.Iterator) (c *catalog, version byte, err error) {
 	c = &catalog{tables: map[string]*table{}}
 	for it.First(); it.Valid(); it.Next() {
@@ -100,33 +110,71 @@ func readCatalog(it *lsm.Iterator) (c *catalog, version byte, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		_, value, err := parseValue(raw)
+		h, err := parseHeader(raw)
 		if err != nil {
 			return nil, 0, err
 		}
+		value := h.rest
 		if len(key.row) == 0 {
-			if len(value) != 1 {
+			if len(value) > 0 && value[0] != catalogVersion {
+				return c, value[0], nil // what follows may look different
+			}
+			if len(value) != 1+secretLen {
 				return nil, 0, fmt.Errorf("%w: layout version of %d bytes", store.ErrCorrupt, len(value))
 			}
 			version = value[0]
-			if version > catalogVersion {
-				return c, version, nil // what follows may look different
-			}
+			copy(c.secret[:], value[1:])
 			continue
 		}
-		name := string(key.row)
-		t := c.tables[name]
-		if t == nil && len(value) == 2 {
-			t = &table{id: value[0], name: name}
-			c.tables[name] = t
-			c.lastID = max(c.lastID, t.id)
-		}
-		if len(value) != 2 || value[0] != t.id || t.id == 0 || t.id > maxTable || int(value[1]) != len(t.families)+1 {
+		if h.form != formPlain || !c.addFamily(string(key.row), key.column, value) {
 			return nil, 0, fmt.Errorf("%w: catalog cell %s = %x", store.ErrCorrupt, formatKey(it.Key()), clip(value))
 		}
-		t.families = append(t.families, string(key.qualifier))
 	}
 	return c, version, classify(it.Error())
+}
+
+// addFamily takes one cell of a table, whose cells come in the order of its families; false if it makes no sense.
+func (c *catalog) addFamily(name string, familyID, value []byte) bool {
+	if len(familyID) != 1 || len(value) < 3 || value[0] == 0 || value[0] > maxTable || value[1] > 1 {
+		return false
+	}
+	t := c.tables[name]
+	if t == nil {
+		t = &table{id: value[0], name: name, log: value[1] == 1}
+		c.tables[name] = t
+		c.lastID = max(c.lastID, t.id)
+	}
+	if value[0] != t.id || (value[1] == 1) != t.log || int(familyID[0]) != len(t.families)+1 {
+		return false
+	}
+	t.families = append(t.families, string(value[2:]))
+	return true
+}
+
+// cells fills a batch with those of a table.
+func (t *table) cells(b *lsm.Batch, timestamp int64) error {
+	flag := byte(0)
+	if t.log {
+		flag = 1
+	}
+	for i, f := range t.families {
+		key := appendKey(nil, catalogTable, []byte(t.name), 0, []byte{byte(i + 1)})
+		value := append([]byte{t.id, flag}, f...)
+		if err := b.Set(key, payload{body: value}.append(nil, timestamp), nil); err != nil {
+			return classify(err)
+		}
+	}
+	return nil
+}
+
+// hasLog says whether there is a log table.
+func (c *catalog) hasLog() bool {
+	for _, t := range c.tables {
+		if t.log {
+			return true
+		}
+	}
+	return false
 }
 
 // with returns a catalog that has one more table, and the table.
@@ -134,8 +182,8 @@ func (c *catalog) with(t store.Table) (*catalog, *table, error) {
 	if c.lastID == maxTable {
 		return nil, nil, fmt.Errorf("%w: a store holds at most %d tables", store.ErrInvalid, maxTable)
 	}
-	made := &table{id: c.lastID + 1, name: t.Name, families: slices.Clone(t.Families)}
-	next := &catalog{tables: make(map[string]*table, len(c.tables)+1), lastID: made.id}
+	made := &table{id: c.lastID + 1, name: t.Name, families: slices.Clone(t.Families), log: t.Log}
+	next := &catalog{tables: make(map[string]*table, len(c.tables)+1), lastID: made.id, secret: c.secret}
 	for name, t := range c.tables {
 		next.tables[name] = t
 	}

@@ -17,12 +17,14 @@ func TestOpen_RefusesCatalogsItDoesNotUnderstand(t *testing.T) {
 		class                       error
 		want                        string
 	}{
-		{"newer layout", "", "", "\x02", store.ErrInvalid, "use a newer one"},
-		{"layout of two bytes", "", "", "\x01\x01", store.ErrCorrupt, "layout version"},
-		{"table without ids", "t", "f", "", store.ErrCorrupt, "catalog cell"},
-		{"table id 0", "t", "f", "\x00\x01", store.ErrCorrupt, "catalog cell"},
-		{"table id 255", "t", "f", "\xff\x01", store.ErrCorrupt, "catalog cell"},
-		{"family that is not the next", "t", "f", "\x01\x02", store.ErrCorrupt, "catalog cell"},
+		{"newer layout", "", "", "\x03", store.ErrInvalid, "use a newer one"},
+		{"older layout", "", "", "\x01", store.ErrInvalid, "begin with an empty directory"},
+		{"layout without a secret", "", "", "\x02\x01", store.ErrCorrupt, "layout version"},
+		{"table without ids", "t", "\x01", "", store.ErrCorrupt, "catalog cell"},
+		{"table id 0", "t", "\x01", "\x00\x00f", store.ErrCorrupt, "catalog cell"},
+		{"table id 255", "t", "\x01", "\xff\x00f", store.ErrCorrupt, "catalog cell"},
+		{"unknown kind of table", "t", "\x01", "\x01\x02f", store.ErrCorrupt, "catalog cell"},
+		{"family that is not the next", "t", "\x02", "\x01\x00f", store.ErrCorrupt, "catalog cell"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{Dir: "db", FS: vfs.NewMem()}
@@ -31,7 +33,7 @@ func TestOpen_RefusesCatalogsItDoesNotUnderstand(t *testing.T) {
 				t.Fatal(err)
 			}
 			key := appendKey(nil, catalogTable, []byte(c.row), 0, []byte(c.qualifier))
-			if err := s.db.Set(key, appendValue(nil, 0, []byte(c.value)), lsm.Sync); err != nil {
+			if err := s.data.db.Set(key, payload{body: []byte(c.value)}.append(nil, 0), lsm.Sync); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Close(); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // comparerName is recorded in every file of the tree; another order of keys needs another name.
-const comparerName = "promtsd.rows.v1"
+const comparerName = "promtsd.rows.v2"
 
 // keyBundle is how many row prefixes of a block share one restart of their prefix compression. It is part of the name
 // of the key schema, which is recorded in every table file.

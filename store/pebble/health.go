@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -27,14 +28,19 @@ type health struct {
 	failed chan struct{} // closed by the first call of fail
 	ended  chan struct{} // closed by disarm, ends the waits of retryLater
 
-	mu       sync.Mutex
-	armed    bool          // guarded by mu: the store is open, failures stop it
-	cause    error         // guarded by mu: why failed is closed
-	flushErr error         // guarded by mu: the error of the last flush, of any kind
-	stalled  error         // guarded by mu: why flushes fail, nil if they do not
-	stall    chan struct{} // guarded by mu: closed when stalled is set, replaced when it is cleared
-	stalls   bool          // guarded by mu: the tree holds writes back
-	corrupt  int64         // guarded by mu: corruptions met
+	mu      sync.Mutex
+	armed   bool          // guarded by mu: the store is open, failures stop it
+	cause   error         // guarded by mu: why failed is closed
+	trees   []*treeHealth // guarded by mu
+	stall   chan struct{} // guarded by mu: closed when flushes of a tree begin to fail, replaced when those of all succeed
+	corrupt int64         // guarded by mu: corruptions met
+}
+
+// treeHealth is what one tree reported last; it is guarded by health.mu.
+type treeHealth struct {
+	flushErr error // the error of the last flush, of any kind
+	stalled  error // why flushes fail, nil if they do not
+	stalls   bool  // the tree holds writes back
 }
 
 func newHealth(log *slog.Logger) *health {
@@ -97,8 +103,19 @@ func (h *health) check() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.stalled != nil {
-		return fmt.Errorf("%w: cannot write tables to disk (is it full?), trying again: %w", store.ErrUnavailable, h.stalled)
+	if cause := h.stalled(); cause != nil {
+		return fmt.Errorf("%w: cannot write tables to disk (is it full?), trying again: %w", store.ErrUnavailable, cause)
+	}
+	return nil
+}
+
+// stalled is why flushes of a tree fail, nil if none do. All writes are refused then, since the trees share the disk.
+// The caller holds mu.
+func (h *health) stalled() error {
+	for _, t := range h.trees {
+		if t.stalled != nil {
+			return t.stalled
+		}
 	}
 	return nil
 }
@@ -110,15 +127,16 @@ func (h *health) stalling() <-chan struct{} {
 	return h.stall
 }
 
-// setStalled takes why flushes fail, or nil. The caller holds mu.
-func (h *health) setStalled(cause error) {
-	switch {
-	case cause != nil && h.stalled == nil:
+// setStalled takes why flushes of a tree fail, or nil. The caller holds mu.
+func (h *health) setStalled(t *treeHealth, cause error) {
+	before := h.stalled()
+	t.stalled = cause
+	switch after := h.stalled(); {
+	case before == nil && after != nil:
 		close(h.stall)
-	case cause == nil && h.stalled != nil:
+	case before != nil && after == nil:
 		h.stall = make(chan struct{})
 	}
-	h.stalled = cause
 }
 
 // stop fails the store and never returns, if the store is armed.
@@ -143,22 +161,29 @@ func (h *health) retryLater() {
 	}
 }
 
-// events is what the store wants to hear from the tree.
-func (h *health) events(log *slog.Logger) *lsm.EventListener {
+// events is what the store wants to hear from one more tree.
+func (h *health) events() *lsm.EventListener {
+	log, t := h.log, &treeHealth{}
+	h.mu.Lock()
+	h.trees = append(h.trees, t)
+	h.mu.Unlock()
 	return &lsm.EventListener{
 		// A flush that fails ends with its error, then the same error comes as that of a background task. A flush that found
 		// nothing to keep ends with an error too, but is no failure.
 		FlushEnd: func(info lsm.FlushInfo) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.flushErr = info.Err
-			h.setStalled(nil)
+			t.flushErr = info.Err
+			h.setStalled(t, nil)
 		},
 		BackgroundError: func(err error) {
+			if errors.Is(err, lsm.ErrCancelledCompaction) {
+				return // what the reaper cut out was in the way, and the work begins again at once
+			}
 			h.mu.Lock()
-			flush := err == h.flushErr // the very same value
+			flush := err == t.flushErr // the very same value
 			if flush {
-				h.setStalled(err)
+				h.setStalled(t, err)
 			}
 			h.mu.Unlock()
 			log.Error("background work on the store failed and is tried again", "flush", flush, "err", err.Error())
@@ -170,11 +195,11 @@ func (h *health) events(log *slog.Logger) *lsm.EventListener {
 			log.Error("store file is corrupt; restore it from a copy", "path", info.Path, "err", info.Details)
 		},
 		WriteStallBegin: func(info lsm.WriteStallBeginInfo) {
-			h.setStalls(true)
+			h.setStalls(t, true)
 			log.Warn("store holds writes back until flushes and compactions catch up", "reason", info.Reason)
 		},
 		WriteStallEnd: func() {
-			h.setStalls(false)
+			h.setStalls(t, false)
 			log.Info("store takes writes again")
 		},
 		DiskSlow: func(info lsm.DiskSlowInfo) {
@@ -192,17 +217,20 @@ func (h *health) events(log *slog.Logger) *lsm.EventListener {
 	}
 }
 
-func (h *health) setStalls(on bool) {
+func (h *health) setStalls(t *treeHealth, on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.stalls = on
+	t.stalls = on
 }
 
 // gauges is the state for metrics.
 func (h *health) gauges() (failed, stalls bool, corruptions int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.cause != nil, h.stalls || h.stalled != nil, h.corrupt
+	for _, t := range h.trees {
+		stalls = stalls || t.stalls || t.stalled != nil
+	}
+	return h.cause != nil, stalls, h.corrupt
 }
 
 // Infof takes the tree's chatter.

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/promtsd/promtsd/store"
@@ -10,51 +9,39 @@ import (
 
 // A key of the LSM tree is the address of one cell:
 //
-//	 1 byte   1..32767      0x00     1 byte     0..2^24         1 or 5
-//	+-------+-----------+----------+--------+---------------+-------------+
-//	| table | row       | sentinel | family | qualifier     | trailer     |
-//	+-------+-----------+----------+--------+---------------+-------------+
-//	|<------ prefix --------------->|<----- suffix, n bytes ------------->|
+//	 1 byte   1..32767      0x00     1 byte     0..17         1 byte
+//	+-------+-----------+----------+--------+---------------+---------+
+//	| table | row       | sentinel | family | column        | trailer |
+//	+-------+-----------+----------+--------+---------------+---------+
+//	|<------ prefix --------------->|<----- suffix, n bytes --------->|
 //
-// The trailer gives n, the length of the suffix with the trailer itself, so that a key is taken apart from its end and
-// the row needs no escape:
-//
-//	n <= 254   +---+         n > 254   +---------------------+------+
-//	           | n |                   | n, big endian       | 0xff |
-//	           +---+                   +---------------------+------+
+// The column is the qualifier, or stands for a long one: see column.go. The trailer is n, the length of the suffix with
+// the trailer itself, so that a key is taken apart from its end and the row needs no escape.
 //
 // A bare prefix (the lower bound of a row) ends in the sentinel, which read as a trailer says that there is no suffix.
 // Row keys compare as raw bytes: appending 0x00 to two byte strings keeps their order, also where one is a prefix of
 // the other. Suffixes compare without their trailers. Families have ids in the order of their names, so the order of
-// keys is that of (table, row, family, qualifier).
+// keys is that of (table, row, family, column).
 const (
 	sentinel     = 0x00
-	longTrailer  = 0xff
-	maxShort     = 254                        // the longest suffix with a trailer of one byte
-	minLong      = 1 + (maxShort - 1) + 5     // the shortest with one of five: a qualifier one byte too long for maxShort
-	maxSuffix    = 1 + store.MaxQualifier + 5 // the longest suffix
-	catalogTable = 0                          // the table id of the store's own rows
-	maxTable     = 254                        // the last table id: maxTable+1 still serves as an upper bound
+	maxSuffix    = 1 + standInLen + 1 // the longest suffix
+	catalogTable = 0                  // the table id of the store's own rows
+	maxTable     = 254                // the last table id: maxTable+1 still serves as an upper bound
 )
 
 // cellKey is a key taken apart; its slices point into the key.
 type cellKey struct {
-	table     byte
-	row       []byte
-	family    byte
-	qualifier []byte
+	table  byte
+	row    []byte
+	family byte
+	column []byte
 }
 
 // prefixLen is the length of the prefix of a row's keys.
 func prefixLen(row []byte) int { return 1 + len(row) + 1 }
 
-// suffixLen is the length of the suffix for a qualifier, trailer included.
-func suffixLen(qualifier []byte) int {
-	if n := 1 + len(qualifier) + 1; n <= maxShort {
-		return n
-	}
-	return 1 + len(qualifier) + 5
-}
+// suffixLen is the length of the suffix for a column of n bytes, trailer included.
+func suffixLen(n int) int { return 1 + n + 1 }
 
 // appendPrefix appends the bare prefix of a row, which sorts before all cells of the row. An empty row stands for the
 // beginning of the table.
@@ -65,20 +52,15 @@ func appendPrefix(dst []byte, table byte, row []byte) []byte {
 }
 
 // appendSuffix appends the suffix of a cell.
-func appendSuffix(dst []byte, family byte, qualifier []byte) []byte {
+func appendSuffix(dst []byte, family byte, column []byte) []byte {
 	dst = append(dst, family)
-	dst = append(dst, qualifier...)
-	n := suffixLen(qualifier)
-	if n <= maxShort {
-		return append(dst, byte(n))
-	}
-	dst = binary.BigEndian.AppendUint32(dst, uint32(n))
-	return append(dst, longTrailer)
+	dst = append(dst, column...)
+	return append(dst, byte(suffixLen(len(column))))
 }
 
 // appendKey appends the key of a cell.
-func appendKey(dst []byte, table byte, row []byte, family byte, qualifier []byte) []byte {
-	return appendSuffix(appendPrefix(dst, table, row), family, qualifier)
+func appendKey(dst []byte, table byte, row []byte, family byte, column []byte) []byte {
+	return appendSuffix(appendPrefix(dst, table, row), family, column)
 }
 
 // splitKey returns the length of a key's prefix. It takes any bytes: what has no well-formed suffix is all prefix.
@@ -88,16 +70,7 @@ func splitKey(key []byte) int {
 		return 0
 	}
 	n := int(key[end-1])
-	if n == longTrailer {
-		if end < minLong {
-			return end
-		}
-		long := binary.BigEndian.Uint32(key[end-5:])
-		if long < minLong || long > maxSuffix || int(long) > end {
-			return end
-		}
-		n = int(long)
-	} else if n == 1 || n > end {
+	if n == 1 || n > maxSuffix || n > end {
 		return end
 	}
 	return end - n
@@ -105,14 +78,10 @@ func splitKey(key []byte) int {
 
 // suffixBody is a suffix without its trailer; empty for the empty suffix.
 func suffixBody(suffix []byte) []byte {
-	switch {
-	case len(suffix) == 0:
+	if len(suffix) == 0 {
 		return nil
-	case suffix[len(suffix)-1] == longTrailer && len(suffix) >= minLong:
-		return suffix[:len(suffix)-5]
-	default:
-		return suffix[:len(suffix)-1]
 	}
+	return suffix[:len(suffix)-1]
 }
 
 // parseKey takes a cell's key apart.
@@ -122,13 +91,13 @@ func parseKey(key []byte) (cellKey, error) {
 	if n < 2 || key[n-1] != sentinel || len(suffix) == 0 {
 		return cellKey{}, fmt.Errorf("%w: %x is not the key of a cell", store.ErrCorrupt, clip(key))
 	}
-	return cellKey{table: key[0], row: key[1 : n-1], family: suffix[0], qualifier: suffix[1:]}, nil
+	return cellKey{table: key[0], row: key[1 : n-1], family: suffix[0], column: suffix[1:]}, nil
 }
 
 // formatKey writes a key for people.
 func formatKey(key []byte) string {
 	if k, err := parseKey(key); err == nil {
-		return fmt.Sprintf("%d/%x/%d:%x", k.table, k.row, k.family, k.qualifier)
+		return fmt.Sprintf("%d/%x/%d:%x", k.table, k.row, k.family, k.column)
 	}
 	if n := len(key); n >= 2 && splitKey(key) == n && key[n-1] == sentinel {
 		return fmt.Sprintf("%d/%x/", key[0], key[1:n-1])

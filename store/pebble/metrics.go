@@ -19,6 +19,7 @@ const (
 	verbScan        = "scan"
 	verbIncrement   = "increment"
 	verbCheckAndPut = "check_and_put"
+	verbDeleteRange = "delete_range"
 )
 
 // metrics counts what the store does, and reads out what the tree counts.
@@ -86,14 +87,14 @@ func (m *metrics) observe(verb string, start time.Time, err *error) {
 	}
 }
 
-// treeMetric is one number of the tree.
+// treeMetric is one number of a tree.
 type treeMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(*lsm.Metrics) float64
 }
 
-// treeCollector reads the numbers of the tree at each scrape.
+// treeCollector reads the numbers of the trees, that of the data and that of the log tables, at each scrape.
 type treeCollector struct {
 	store       *Store
 	numbers     []treeMetric
@@ -111,18 +112,18 @@ func newTreeCollector(s *Store) *treeCollector {
 	}
 	c := &treeCollector{
 		store:       s,
-		levelFiles:  desc("level_files", "Table files, by level.", "level"),
-		levelBytes:  desc("level_bytes", "Bytes of table files, by level.", "level"),
-		fsync:       desc("wal_fsync_duration_seconds", "Time to sync the write-ahead log."),
+		levelFiles:  desc("level_files", "Table files, by level.", "tree", "level"),
+		levelBytes:  desc("level_bytes", "Bytes of table files, by level.", "tree", "level"),
+		fsync:       desc("wal_fsync_duration_seconds", "Time to sync the write-ahead log.", "tree"),
 		failed:      desc("failed", "1 if the store stopped taking writes until a restart."),
 		stalled:     desc("write_stalled", "1 if writes wait for flushes or compactions, or are refused as flushes fail."),
 		corruptions: desc("corruptions_total", "Corrupt blocks met in table files."),
 	}
 	counter := func(name, help string, value func(*lsm.Metrics) float64) {
-		c.numbers = append(c.numbers, treeMetric{desc(name, help), prometheus.CounterValue, value})
+		c.numbers = append(c.numbers, treeMetric{desc(name, help, "tree"), prometheus.CounterValue, value})
 	}
 	gauge := func(name, help string, value func(*lsm.Metrics) float64) {
-		c.numbers = append(c.numbers, treeMetric{desc(name, help), prometheus.GaugeValue, value})
+		c.numbers = append(c.numbers, treeMetric{desc(name, help, "tree"), prometheus.GaugeValue, value})
 	}
 	counter("flushes_total", "Flushes of tables in memory.",
 		func(m *lsm.Metrics) float64 { return float64(m.Flush.Count) })
@@ -137,7 +138,7 @@ func newTreeCollector(s *Store) *treeCollector {
 	counter("compaction_written_bytes_total", "Bytes of table files that compactions wrote.",
 		func(m *lsm.Metrics) float64 { t := m.Total(); return float64(t.TableBytesCompacted) })
 	counter("flush_written_bytes_total", "Bytes of table files that flushes wrote.",
-		func(m *lsm.Metrics) float64 { t := m.Total(); return float64(t.TableBytesFlushed) })
+		func(m *lsm.Metrics) float64 { return float64(m.Levels[0].TableBytesFlushed) })
 	gauge("read_amplification", "Layers of table files that a read may have to look at.",
 		func(m *lsm.Metrics) float64 { return float64(m.ReadAmp()) })
 	gauge("disk_bytes", "Bytes that the store takes on disk.",
@@ -185,22 +186,28 @@ func (c *treeCollector) Collect(ch chan<- prometheus.Metric) {
 	if failed {
 		return
 	}
-	m := c.store.db.Metrics()
+	for _, t := range c.store.trees() {
+		c.collectTree(ch, t)
+	}
+}
+
+func (c *treeCollector) collectTree(ch chan<- prometheus.Metric, t *tree) {
+	m := t.db.Metrics()
 	for _, n := range c.numbers {
-		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(m))
+		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(m), t.name)
 	}
 	for i, l := range m.Levels {
 		level := strconv.Itoa(i)
-		ch <- prometheus.MustNewConstMetric(c.levelFiles, prometheus.GaugeValue, float64(l.TablesCount), level)
-		ch <- prometheus.MustNewConstMetric(c.levelBytes, prometheus.GaugeValue, float64(l.TablesSize), level)
+		ch <- prometheus.MustNewConstMetric(c.levelFiles, prometheus.GaugeValue, float64(l.TablesCount), t.name, level)
+		ch <- prometheus.MustNewConstMetric(c.levelBytes, prometheus.GaugeValue, float64(l.TablesSize), t.name, level)
 	}
 	if h := m.LogWriter.FsyncLatency; h != nil {
-		c.collectFsync(ch, h)
+		c.collectFsync(ch, h, t.name)
 	}
 }
 
 // collectFsync passes on the tree's histogram, which has no name and counts in nanoseconds.
-func (c *treeCollector) collectFsync(ch chan<- prometheus.Metric, h prometheus.Histogram) {
+func (c *treeCollector) collectFsync(ch chan<- prometheus.Metric, h prometheus.Histogram, tree string) {
 	var read dto.Metric
 	if err := h.Write(&read); err != nil {
 		return
@@ -210,7 +217,7 @@ func (c *treeCollector) collectFsync(ch chan<- prometheus.Metric, h prometheus.H
 		buckets[b.GetUpperBound()/1e9] = b.GetCumulativeCount()
 	}
 	ch <- prometheus.MustNewConstHistogram(c.fsync, read.GetHistogram().GetSampleCount(),
-		read.GetHistogram().GetSampleSum()/1e9, buckets)
+		read.GetHistogram().GetSampleSum()/1e9, buckets, tree)
 }
 
 func truth(b bool) float64 {

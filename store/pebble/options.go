@@ -1,7 +1,7 @@
 package pebble
 
 import (
-	"log/slog"
+	"math"
 	"runtime"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -12,15 +12,21 @@ import (
 
 const (
 	defaultCacheBytes    = 256 << 20
-	defaultMemTableBytes = 64 << 20
+	defaultMemTableBytes = 32 << 20
 	blockBytes           = 32 << 10  // of cells in one block; an hour row of a series at 15 s is about 4 KiB of it
 	indexBlockBytes      = 256 << 10 // of block addresses
 	filterBitsPerRow     = 10        // 1 in 100 of the rows that are not there costs a read
+
+	logMemTableBytes = 16 << 20  // at most, of the log tables' tree, which has as many
+	logFileParts     = 4         // files of this part of a table in memory, so that a cell that stays keeps little else
+	logBlockBytes    = 128 << 10 // of several large cells
+	logCacheBytes    = 8 << 20   // besides the tables in memory, which the cache makes room for
+	never            = math.MaxInt32
 )
 
-// newOptions sets the tree up. Its format version is fixed here, so that a newer library does not change the files of
-// a directory before this package was made for it.
-func newOptions(cfg Config, h *health, log *slog.Logger) *lsm.Options {
+// commonOptions are those of both trees. The format version is fixed here, so that a newer library does not change the
+// files of a directory before this package was made for it.
+func commonOptions(cfg Config, h *health) *lsm.Options {
 	comparer := newComparer()
 	schema := newKeySchema(comparer)
 	opts := &lsm.Options{
@@ -30,22 +36,28 @@ func newOptions(cfg Config, h *health, log *slog.Logger) *lsm.Options {
 		FormatMajorVersion: lsm.FormatTableFormatV6,
 		FS:                 cfg.FS,
 		Logger:             h,
-		CacheSize:          cfg.CacheBytes,
-		MemTableSize:       cfg.MemTableBytes,
-		// Four tables in memory ride out a burst that flushes cannot follow. Level 0 is merged early, because each of its
-		// layers costs every scan, and stops writes late.
-		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       2,
-		L0StopWritesThreshold:       32,
-		BytesPerSync:                1 << 20,
-		WALBytesPerSync:             1 << 20,
+		EventListener:      h.events(),
+		BytesPerSync:       1 << 20,
+		WALBytesPerSync:    1 << 20,
 	}
+	opts.WithFSDefaults()
+	opts.FS = &failStopFS{FS: opts.FS, health: h}
+	return opts
+}
+
+// dataOptions sets the tree of the data up.
+func dataOptions(cfg Config, h *health) *lsm.Options {
+	opts := commonOptions(cfg, h)
+	opts.CacheSize = cfg.CacheBytes
 	if opts.CacheSize == 0 {
 		opts.CacheSize = defaultCacheBytes
 	}
-	if opts.MemTableSize == 0 {
-		opts.MemTableSize = defaultMemTableBytes
-	}
+	opts.MemTableSize = memTableBytes(cfg)
+	// Four tables in memory ride out a burst that flushes cannot follow. Level 0 is merged early, because each of its
+	// layers costs every scan, and stops writes late.
+	opts.MemTableStopWritesThreshold = 4
+	opts.L0CompactionThreshold = 2
+	opts.L0StopWritesThreshold = 32
 	compactions := max(1, min(4, runtime.GOMAXPROCS(0)-1))
 	opts.CompactionConcurrencyRange = func() (lower, upper int) { return 1, compactions }
 	for i := range opts.Levels {
@@ -59,8 +71,32 @@ func newOptions(cfg Config, h *health, log *slog.Logger) *lsm.Options {
 		}
 		l.Compression = func() *sstable.CompressionProfile { return profile }
 	}
-	opts.EventListener = h.events(log)
-	opts.WithFSDefaults()
-	opts.FS = &failStopFS{FS: opts.FS, health: h}
 	return opts
 }
+
+// logOptions sets the tree of the log tables up: nothing is compressed, nothing compacted but by the reaper, and writes
+// never wait for that.
+func logOptions(cfg Config, h *health) *lsm.Options {
+	opts := commonOptions(cfg, h)
+	opts.MemTableSize = logMemTable(cfg)
+	opts.MemTableStopWritesThreshold = 4
+	opts.CacheSize = logCacheBytes + int64(opts.MemTableSize)*int64(opts.MemTableStopWritesThreshold)
+	opts.DisableAutomaticCompactions = true
+	opts.L0CompactionThreshold, opts.L0StopWritesThreshold = never, never
+	opts.TargetFileSizes[0] = int64(opts.MemTableSize / logFileParts)
+	for i := range opts.Levels {
+		l := &opts.Levels[i]
+		l.BlockSize, l.IndexBlockSize = logBlockBytes, indexBlockBytes
+		l.Compression = func() *sstable.CompressionProfile { return block.NoCompression }
+	}
+	return opts
+}
+
+func memTableBytes(cfg Config) uint64 {
+	if cfg.MemTableBytes == 0 {
+		return defaultMemTableBytes
+	}
+	return cfg.MemTableBytes
+}
+
+func logMemTable(cfg Config) uint64 { return min(memTableBytes(cfg), logMemTableBytes) }

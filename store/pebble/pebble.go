@@ -1,6 +1,7 @@
 // Package pebble is the embedded store.Store: a directory of files kept by CockroachDB's LSM tree of the same name,
 // for one process at a time. Beyond the contract of package store it promises that a batch takes effect whole or not at
-// all, over all its rows and tables.
+// all, over all its rows and tables. Log tables (see store.Table) have a tree and a directory of their own, so a batch
+// must keep to one of them, or to tables that are none.
 //
 // Failing disks. When the log that makes writes durable, or the tree's own record of its files, cannot be written, the
 // store stops for good: it logs why, every later write is refused with ErrUnavailable, reads go on, and Close returns
@@ -13,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -28,33 +30,34 @@ type Config struct {
 	Dir           string                // the directory, required; made if it is missing
 	NoSync        bool                  // do not wait for the disk: the last writes may be lost when the machine stops
 	CacheBytes    int64                 // block cache; default 256 MiB
-	MemTableBytes uint64                // size of one table in memory, of which there are up to four; default 64 MiB
+	MemTableBytes uint64                // size of a table in memory, of which there are up to four; default 32 MiB
+	Packing       Packing               // how long cells are made smaller on disk; default: they are not
 	Registerer    prometheus.Registerer // where the metrics go; nil: nowhere
 	Logger        *slog.Logger          // default: discard
 	FS            vfs.FS                // for tests; default: the operating system's
 }
 
-// Store is a store.Store on one directory. Close must be called once, and not from within a loop over a Scan.
+// Store is a store.Store and a store.RangeDeleter on one directory. Close must be called once, and not from within a
+// loop over a Scan.
 type Store struct {
-	db      *lsm.DB
+	cfg     Config
+	data    *tree
+	log     atomic.Pointer[tree] // of the log tables; nil until there is one
 	lock    *lsm.Lock
-	dir     string
-	noSync  bool
-	log     *slog.Logger
+	logger  *slog.Logger
 	metrics *metrics
 	health  *health
 
 	catalogMu sync.Mutex              // held while tables are made
 	catalog   atomic.Pointer[catalog] // replaced, never changed
-
-	// writeMu orders what reads before it writes (exclusive) with plain writes (shared). It is held until a batch is
-	// visible, not until it is durable: the log keeps the order, so whoever waits for a later write waits for all before.
-	writeMu sync.RWMutex
+	dropped   droppedRanges           // ranges whose space is to be given back
 
 	gate    sync.Mutex     // guards closed against calls.Add
 	closed  bool           // guarded by gate
 	calls   sync.WaitGroup // calls of the public methods
-	commits sync.WaitGroup // writes under way, which outlive calls whose context ended
+	commits sync.WaitGroup // writes under way, which outlive calls whose context ended, and work in the background
+	ctx     context.Context
+	end     context.CancelFunc // ends ctx and with it the work in the background
 }
 
 // Open opens the store in cfg.Dir and makes it if there is none. A directory that another process has open, and one
@@ -63,73 +66,123 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Dir == "" {
 		return nil, fmt.Errorf("open store: %w: no directory given", store.ErrInvalid)
 	}
-	log := cfg.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{dir: cfg.Dir, noSync: cfg.NoSync, log: log, health: newHealth(log)}
-	if err := s.open(cfg); err != nil {
+	s := &Store{cfg: cfg, logger: cfg.Logger, health: newHealth(cfg.Logger)}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	if err := s.open(); err != nil {
+		s.end()
 		return nil, fmt.Errorf("open store in %s: %w", cfg.Dir, err)
 	}
 	return s, nil
 }
 
-func (s *Store) open(cfg Config) error {
-	opts := newOptions(cfg, s.health, s.log)
+func (s *Store) open() error {
+	opts := dataOptions(s.cfg, s.health)
 	var err error
-	if err = opts.FS.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err = opts.FS.MkdirAll(s.cfg.Dir, 0o755); err != nil {
 		return classify(err)
 	}
-	if s.lock, err = lsm.LockDirectory(cfg.Dir, opts.FS); err != nil {
+	if s.lock, err = lsm.LockDirectory(s.cfg.Dir, opts.FS); err != nil {
 		return fmt.Errorf("%w: the directory is in use by another store or process, or cannot be locked: %w",
 			store.ErrUnavailable, err)
 	}
 	opts.Lock = s.lock
-	if s.db, err = openTree(cfg.Dir, opts, s.health); err != nil {
+	if s.data, err = openTree("data", s.cfg.Dir, opts, s.cfg.NoSync, s.health); err != nil {
 		return errors.Join(err, s.lock.Close())
 	}
 	s.health.arm()
-	if err := s.load(cfg); err != nil {
+	if err := s.load(); err != nil {
 		if !s.health.disarm() {
 			return err // as in Close
 		}
-		return errors.Join(err, s.db.Close(), s.lock.Close())
+		return errors.Join(err, s.closeTrees(), s.lock.Close())
 	}
 	return nil
 }
 
 // load reads what the store has to know before its first call.
-func (s *Store) load(cfg Config) error {
+func (s *Store) load() error {
 	c, err := s.loadCatalog()
 	if err != nil {
 		return err
 	}
 	s.catalog.Store(c)
-	s.metrics, err = newMetrics(s, cfg.Registerer)
+	if c.hasLog() {
+		if err := s.openLog(); err != nil {
+			return err
+		}
+	}
+	s.metrics, err = newMetrics(s, s.cfg.Registerer)
 	return err
 }
 
-// openTree opens the tree on a goroutine of its own, because the tree ends the goroutine on which it meets a fatal
-// error (see health.Fatalf).
-func openTree(dir string, opts *lsm.Options, h *health) (db *lsm.DB, err error) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("%w: the tree gave up: %v", store.ErrUnavailable, p)
-			}
-		}()
-		db, err = lsm.Open(dir, opts)
-	}()
-	<-ended
-	switch {
-	case err != nil && db == nil:
-		return nil, classify(err)
-	case db == nil:
-		return nil, h.failure()
+// openLog opens the tree of the log tables, or makes it, if it is not open.
+func (s *Store) openLog() error {
+	if s.log.Load() != nil {
+		return nil
 	}
-	return db, nil
+	opts := logOptions(s.cfg, s.health)
+	t, err := openTree(logDir, opts.FS.PathJoin(s.cfg.Dir, logDir), opts, s.cfg.NoSync, s.health)
+	if err != nil {
+		return fmt.Errorf("open log tables: %w", err)
+	}
+	if t.reaper, err = newReaper(s.ctx, t, logMemTable(s.cfg), s.background); err != nil {
+		return errors.Join(err, t.close())
+	}
+	s.log.Store(t)
+	return nil
+}
+
+// trees lists those that are open.
+func (s *Store) trees() []*tree {
+	if log := s.log.Load(); log != nil {
+		return []*tree{s.data, log}
+	}
+	return []*tree{s.data}
+}
+
+// treeOf is the tree that holds a table.
+func (s *Store) treeOf(t *table) *tree {
+	if t.log {
+		return s.log.Load()
+	}
+	return s.data
+}
+
+// cellEncoder makes one for the store's cells.
+func (s *Store) cellEncoder() cellEncoder {
+	return cellEncoder{columner: columner{secret: s.catalog.Load().secret}, packing: s.cfg.Packing}
+}
+
+func (s *Store) closeTrees() error {
+	var errs []error
+	for _, t := range s.trees() {
+		errs = append(errs, t.close())
+	}
+	return errors.Join(errs...)
+}
+
+// background runs f on a goroutine of its own, which Close waits for. Its caller is something that Close waits for.
+func (s *Store) background(f func() error) {
+	s.commits.Add(1)
+	go func() {
+		defer s.commits.Done()
+		defer s.recoverWrite()
+		if err := f(); err != nil && s.ctx.Err() == nil {
+			s.logger.Error("background work on the store failed; what it was to free is freed later", "err", err)
+		}
+	}()
+}
+
+// recoverWrite is deferred by goroutines that change a tree: a panic leaves the tree's locks held, and then nothing can
+// be written any more.
+func (s *Store) recoverWrite() {
+	if p := recover(); p != nil {
+		s.logger.Error("store panicked in a write", "panic", p, "stack", string(debug.Stack()))
+		s.health.fail(fmt.Errorf("panic in a write: %v", p))
+	}
 }
 
 // enter counts a call in, unless the store is closed.
@@ -152,6 +205,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.gate.Unlock()
+	s.end()
 	s.calls.Wait()
 	s.metrics.unregister()
 
@@ -162,15 +216,27 @@ func (s *Store) Close() error {
 	}()
 	select {
 	case <-idle:
+		s.clearLog()
 	case <-s.health.failed:
 	}
 	if !s.health.disarm() {
-		return fmt.Errorf("close store in %s: %w", s.dir, s.health.failure())
+		return fmt.Errorf("close store in %s: %w", s.cfg.Dir, s.health.failure())
 	}
-	if err := errors.Join(classify(s.db.Close()), s.lock.Close()); err != nil {
-		return fmt.Errorf("close store in %s: %w", s.dir, err)
+	if err := errors.Join(s.closeTrees(), s.lock.Close()); err != nil {
+		return fmt.Errorf("close store in %s: %w", s.cfg.Dir, err)
 	}
 	return nil
+}
+
+// clearLog gives the space of a log without cells back.
+func (s *Store) clearLog() {
+	log := s.log.Load()
+	if log == nil || s.health.check() != nil {
+		return
+	}
+	if err := log.reaper.clear(); err != nil {
+		s.logger.Warn("the space of the log is not given back; it will be when the store is opened", "err", err)
+	}
 }
 
 // classify gives an error of the tree its class in package store.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -85,12 +86,12 @@ func (s *Store) read(ctx context.Context, table string, columns []store.Column, 
 	if err != nil {
 		return err
 	}
-	r := &reader{ctx: ctx, table: t}
-	if r.columns, err = resolveColumns(t, columns); err != nil {
+	r := &reader{ctx: ctx, table: t, packing: &s.cfg.Packing}
+	if r.columns, err = s.resolveColumns(t, columns); err != nil {
 		return err
 	}
 	r.bounds(nil, nil)
-	if r.it, err = s.db.NewIter(&lsm.IterOptions{LowerBound: r.lower, UpperBound: r.upper}); err != nil {
+	if r.it, err = s.treeOf(t).db.NewIter(&lsm.IterOptions{LowerBound: r.lower, UpperBound: r.upper}); err != nil {
 		return classify(err)
 	}
 	defer func() {
@@ -102,24 +103,25 @@ func (s *Store) read(ctx context.Context, table string, columns []store.Column, 
 	return f(r)
 }
 
-// column is a store.Column with the family's id; a nil qualifier stands for all.
-type column struct {
-	family    byte
-	qualifier []byte
+// wantedColumn is a store.Column with the family's id and the qualifier's column; nil stands for all.
+type wantedColumn struct {
+	family byte
+	column []byte
 }
 
 // resolveColumns looks the families up.
-func resolveColumns(t *table, columns []store.Column) ([]column, error) {
+func (s *Store) resolveColumns(t *table, columns []store.Column) ([]wantedColumn, error) {
 	if len(columns) == 0 {
 		return nil, nil
 	}
-	resolved := make([]column, len(columns))
+	e := s.cellEncoder()
+	resolved := make([]wantedColumn, len(columns))
 	for i, c := range columns {
 		id, err := t.familyID(c.Family)
 		if err != nil {
 			return nil, err
 		}
-		resolved[i] = column{family: id, qualifier: c.Qualifier}
+		resolved[i] = wantedColumn{family: id, column: bytes.Clone(e.column(c.Qualifier))}
 	}
 	return resolved, nil
 }
@@ -129,7 +131,8 @@ type reader struct {
 	ctx     context.Context // of the call that the reader lives in
 	it      *lsm.Iterator
 	table   *table
-	columns []column // empty: all
+	packing *Packing
+	columns []wantedColumn // empty: all
 	match   func(row []byte) bool
 	limit   int // of rows; 0: none
 
@@ -137,6 +140,8 @@ type reader struct {
 	prefix       []byte // of the row at hand: table, row, sentinel
 	cells        []store.Cell
 	slab         []byte // qualifiers and values of cells
+	standIn      bool   // the column of the last cell was a stand-in
+	unsorted     bool   // the cells are not in the order of their qualifiers
 	steps        int
 
 	rows, cellsRead, rejected int
@@ -144,12 +149,7 @@ type reader struct {
 
 // bounds sets lower and upper to the keys of [start, stop); empty ones are the ends of the table.
 func (r *reader) bounds(start, stop []byte) {
-	r.lower = appendPrefix(r.lower[:0], r.table.id, start)
-	if len(stop) == 0 {
-		r.upper = appendPrefix(r.upper[:0], r.table.id+1, nil)
-	} else {
-		r.upper = appendPrefix(r.upper[:0], r.table.id, stop)
-	}
+	r.lower, r.upper = appendBounds(r.lower[:0], r.upper[:0], r.table.id, start, stop)
 }
 
 func (r *reader) get(rows [][]byte, yield func(store.Row, error) bool) error {
@@ -224,7 +224,25 @@ func (r *reader) scanRange(yield func(store.Row, error) bool) (more bool, err er
 // readRow collects the wanted cells of the row with the prefix at hand, on whose first cell the iterator stands, and
 // leaves it behind the row.
 func (r *reader) readRow() error {
-	r.cells, r.slab = r.cells[:0], r.slab[:0]
+	r.cells, r.slab, r.standIn, r.unsorted = r.cells[:0], r.slab[:0], false, false
+	if err := r.readCells(); err != nil {
+		return err
+	}
+	if r.unsorted {
+		slices.SortFunc(r.cells, compareCells)
+	}
+	return nil
+}
+
+// compareCells orders the cells of a row.
+func compareCells(a, b store.Cell) int {
+	if c := strings.Compare(a.Family, b.Family); c != 0 {
+		return c
+	}
+	return bytes.Compare(a.Qualifier, b.Qualifier)
+}
+
+func (r *reader) readCells() error {
 	for {
 		if err := r.step(); err != nil {
 			return err
@@ -248,7 +266,7 @@ func (r *reader) readRow() error {
 	}
 }
 
-func (r *reader) readCell(familyID byte, qualifier []byte) error {
+func (r *reader) readCell(familyID byte, column []byte) error {
 	family, ok := r.table.family(familyID)
 	if !ok {
 		return fmt.Errorf("%w: key %s names a family that does not exist", store.ErrCorrupt, formatKey(r.it.Key()))
@@ -257,30 +275,34 @@ func (r *reader) readCell(familyID byte, qualifier []byte) error {
 	if err != nil {
 		return classify(err)
 	}
-	timestamp, value, err := parseValue(raw)
+	h, err := parseHeader(raw)
 	if err != nil {
 		return fmt.Errorf("cell %s: %w", formatKey(r.it.Key()), err)
 	}
-	need := len(qualifier) + len(value)
-	if cap(r.slab)-len(r.slab) < need {
-		// The cells read so far keep the old slab.
-		r.slab = make([]byte, 0, max(2*cap(r.slab), need, 4<<10))
-	}
 	at := len(r.slab)
-	r.slab = append(append(r.slab, qualifier...), value...)
-	mid, end := at+len(qualifier), len(r.slab)
-	r.cells = append(r.cells, store.Cell{
-		Family: family, Qualifier: r.slab[at:mid:mid], Timestamp: timestamp, Value: r.slab[mid:end:end],
-	})
+	slab, n, err := r.packing.decode(r.slab, column, h)
+	if err != nil {
+		return fmt.Errorf("cell %s: %w", formatKey(r.it.Key()), err)
+	}
+	r.slab = slab // where it had to grow, the cells before keep the old one
+	mid, end := at+n, len(slab)
+	cell := store.Cell{Family: family, Qualifier: slab[at:mid:mid], Timestamp: h.timestamp, Value: slab[mid:end:end]}
+	// The first bytes of stand-ins make the order right in most cases, not in all.
+	standIn := isStandIn(column)
+	if (standIn || r.standIn) && len(r.cells) > 0 && compareCells(r.cells[len(r.cells)-1], cell) > 0 {
+		r.unsorted = true
+	}
+	r.standIn = standIn
+	r.cells = append(r.cells, cell)
 	return nil
 }
 
-func (r *reader) wants(family byte, qualifier []byte) bool {
+func (r *reader) wants(family byte, column []byte) bool {
 	if len(r.columns) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(r.columns, func(c column) bool {
-		return c.family == family && (c.qualifier == nil || bytes.Equal(c.qualifier, qualifier))
+	return slices.ContainsFunc(r.columns, func(c wantedColumn) bool {
+		return c.family == family && (c.column == nil || bytes.Equal(c.column, column))
 	})
 }
 

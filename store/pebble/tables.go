@@ -56,16 +56,17 @@ func (s *Store) createTable(ctx context.Context, t store.Table) error {
 		if err != nil {
 			return err
 		}
-		b := s.db.NewBatch()
-		now := time.Now().UnixMilli()
-		for i, f := range made.families {
-			key := appendKey(nil, catalogTable, []byte(made.name), 0, []byte(f))
-			if err := b.Set(key, appendValue(nil, now, []byte{made.id, byte(i + 1)}), nil); err != nil {
-				return classify(err)
+		if made.log {
+			if err := s.openLog(); err != nil {
+				return err
 			}
 		}
+		b := s.data.db.NewBatch()
+		if err := made.cells(b, time.Now().UnixMilli()); err != nil {
+			return err
+		}
 		// The catalog changes only once the table is durable, so nothing is written into one that a crash could take back.
-		if err := s.commit(b); err != nil {
+		if err := s.data.commit(b); err != nil {
 			return err
 		}
 		s.catalog.Store(next)

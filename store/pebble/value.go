@@ -8,58 +8,70 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// A value of the LSM tree is the timestamp and the value of one cell:
+// A value of the LSM tree is the timestamp and the value of one cell, and its qualifier where the key does not hold it
+// whole (see column.go):
 //
 //	 4 bits   4 bits    w bytes                      the rest
-//	+--------+--------+----------------------------+-----------+
-//	| form 0 | w      | timestamp, ms, big endian  | value     |
-//	+--------+--------+----------------------------+-----------+
+//	+--------+--------+----------------------------+------------------------------------------+
+//	| form   | w      | timestamp, ms, big endian  | form 0: value                            |
+//	|        |        |                            | form 1: uvarint n, qualifier (n), value  |
+//	|        |        |                            | form 2: qualifier and value, packed      |
+//	+--------+--------+----------------------------+------------------------------------------+
 //
-// w is the fewest bytes that hold the timestamp, 6 until the year 10889; a negative one takes 8. Forms other than 0 are
-// not in use.
+// w is the fewest bytes that hold the timestamp, 6 until the year 10889; a negative one takes 8. Form 0 goes with
+// qualifiers that stand in the key, forms 1 and 2 with those that do not. How form 2 is read is known to Packing.
 const (
-	formPlain = 0 << 4
-	formMask  = 0xf0
-	widthMask = 0x0f
+	formPlain  = 0
+	formLong   = 1
+	formPacked = 2
+
+	widthBits = 4
+	widthMask = 1<<widthBits - 1
 )
+
+// header is what stands before the rest of a value.
+type header struct {
+	form      byte
+	timestamp int64
+	rest      []byte // points into the value
+}
 
 // timestampWidth is w for a timestamp.
 func timestampWidth(timestamp int64) int { return (bits.Len64(uint64(timestamp)) + 7) / 8 }
 
-// valueLen is the length of what appendValue appends.
-func valueLen(timestamp int64, value []byte) int { return 1 + timestampWidth(timestamp) + len(value) }
+// headerLen is the length of what appendHeader appends.
+func headerLen(timestamp int64) int { return 1 + timestampWidth(timestamp) }
 
-// appendValue appends the value of a cell in form 0.
-func appendValue(dst []byte, timestamp int64, value []byte) []byte {
+// appendHeader appends the form and the timestamp of a cell.
+func appendHeader(dst []byte, form byte, timestamp int64) []byte {
 	w := timestampWidth(timestamp)
-	dst = append(dst, byte(formPlain|w))
+	dst = append(dst, form<<widthBits|byte(w))
 	var ts [8]byte
 	binary.BigEndian.PutUint64(ts[:], uint64(timestamp))
-	dst = append(dst, ts[8-w:]...)
-	return append(dst, value...)
+	return append(dst, ts[8-w:]...)
 }
 
-// parseValue takes the value of a cell apart; the result points into b.
-func parseValue(b []byte) (timestamp int64, value []byte, err error) {
+// parseHeader takes the value of a cell apart, up to its form.
+func parseHeader(b []byte) (header, error) {
 	if len(b) == 0 {
-		return 0, nil, fmt.Errorf("%w: a cell without a form byte", store.ErrCorrupt)
+		return header{}, fmt.Errorf("%w: a cell without a form byte", store.ErrCorrupt)
 	}
-	w := int(b[0] & widthMask)
-	if b[0]&formMask != formPlain || w > 8 || len(b) < 1+w {
-		return 0, nil, fmt.Errorf("%w: a cell of %d bytes in unknown form 0x%02x", store.ErrCorrupt, len(b), b[0])
+	form, w := b[0]>>widthBits, int(b[0]&widthMask)
+	if form > formPacked || w > 8 || len(b) < 1+w {
+		return header{}, fmt.Errorf("%w: a cell of %d bytes in unknown form 0x%02x", store.ErrCorrupt, len(b), b[0])
 	}
 	var ts uint64
 	for _, c := range b[1 : 1+w] {
 		ts = ts<<8 | uint64(c)
 	}
-	return int64(ts), b[1+w:], nil
+	return header{form: form, timestamp: int64(ts), rest: b[1+w:]}, nil
 }
 
 // formatValue writes a cell's value for people.
 func formatValue(b []byte) string {
-	ts, v, err := parseValue(b)
+	h, err := parseHeader(b)
 	if err != nil {
 		return fmt.Sprintf("?%x", clip(b))
 	}
-	return fmt.Sprintf("%x@%d", v, ts)
+	return fmt.Sprintf("%d:%x@%d", h.form, h.rest, h.timestamp)
 }

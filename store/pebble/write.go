@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
+	"slices"
 	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -16,7 +16,7 @@ import (
 const (
 	maxBatchBytes  = 1 << 31 // of keys and values of one batch; the tree itself stops at twice this
 	retainedBytes  = 8 << 20 // of a batch that is kept for the next one
-	cellExtraBytes = 32      // at most so much of a cell in a batch is neither row, family, qualifier nor value
+	cellExtraBytes = 48      // at most so much of a cell in a batch is neither row, family, qualifier nor value
 )
 
 // Apply implements store.Store. The whole batch takes effect, or nothing of it.
@@ -43,44 +43,93 @@ func (s *Store) apply(ctx context.Context, b *store.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	e := encoder{catalog: s.catalog.Load(), now: time.Now().UnixMilli()}
-	e.batch = s.db.NewBatchWithSize(size, lsm.WithMaxRetainedSizeBytes(retainedBytes))
-	for i := range b.Len() {
-		if err := e.add(b.At(i)); err != nil {
-			_ = e.batch.Close()
-			return err
+	e := encoder{store: s, catalog: s.catalog.Load(), now: time.Now().UnixMilli(), size: size}
+	e.cells = s.cellEncoder()
+	order, err := e.order(b)
+	for _, place := range order {
+		if err == nil {
+			err = e.add(b.At(int(place.index)))
 		}
 	}
-	var err error
-	if e.deletes {
-		err = s.write(ctx, func() error { return s.commitDeletes(e.batch, e.deleteTimes) })
-	} else {
-		err = s.write(ctx, func() error { return s.commit(e.batch) })
+	if err != nil {
+		if e.batch != nil {
+			_ = e.batch.Close()
+		}
+		return err
 	}
+	err = s.write(ctx, func() error {
+		if e.deleteTimes != nil {
+			return e.tree.commitDeletes(e.batch, e.deleteTimes)
+		}
+		return e.tree.commit(e.batch)
+	})
 	if err == nil {
 		s.metrics.cellsWritten.Add(float64(b.Len()))
 	}
 	return err
 }
 
-// encoder turns mutations into a batch of the tree.
+// encoder turns mutations into a batch of a tree.
 type encoder struct {
+	store   *Store
 	catalog *catalog
+	cells   cellEncoder
 	now     int64 // for mutations without a timestamp
-	batch   *lsm.Batch
+	size    int   // of the batch, about
 
-	table       *table  // of the last mutation
-	deletes     bool    // a delete was met
+	tree  *tree // of all mutations
+	batch *lsm.Batch
+	table *table // of the last mutation
+
 	deleteTimes []int64 // the timestamps of the deletes, in their order
+}
+
+// place is where a mutation stands in its batch, and its row.
+type place struct {
+	row   []byte
+	index int32
+	table byte
+}
+
+// order lists the mutations by table and row, those of a row as they stand: the tree takes neighbours at less cost than
+// keys here and there.
+func (e *encoder) order(b *store.Batch) ([]place, error) {
+	order := make([]place, b.Len())
+	sorted := true
+	var last *table
+	for i := range order {
+		m := b.At(i)
+		if last == nil || last.name != m.Table {
+			t, err := e.catalog.table(m.Table)
+			if err != nil {
+				return nil, err
+			}
+			last = t
+		}
+		order[i] = place{row: m.Row, index: int32(i), table: last.id}
+		sorted = sorted && (i == 0 || comparePlaces(order[i-1], order[i]) < 0)
+	}
+	if !sorted {
+		slices.SortFunc(order, comparePlaces)
+	}
+	return order, nil
+}
+
+func comparePlaces(a, b place) int {
+	if a.table != b.table {
+		return int(a.table) - int(b.table)
+	}
+	if c := bytes.Compare(a.row, b.row); c != 0 {
+		return c
+	}
+	return int(a.index) - int(b.index)
 }
 
 func (e *encoder) add(m store.Mutation) error {
 	if e.table == nil || e.table.name != m.Table {
-		t, err := e.catalog.table(m.Table)
-		if err != nil {
+		if err := e.use(m.Table); err != nil {
 			return err
 		}
-		e.table = t
 	}
 	var family byte
 	for i, name := range e.table.families {
@@ -97,60 +146,37 @@ func (e *encoder) add(m store.Mutation) error {
 	if timestamp == 0 {
 		timestamp = e.now
 	}
-	keyLen := prefixLen(m.Row) + suffixLen(m.Qualifier)
+	column := e.cells.column(m.Qualifier)
+	keyLen := prefixLen(m.Row) + suffixLen(len(column))
 	if m.Delete {
-		e.deletes = true
 		e.deleteTimes = append(e.deleteTimes, timestamp)
 		op := e.batch.DeleteDeferred(keyLen)
-		appendKey(op.Key[:0], e.table.id, m.Row, family, m.Qualifier)
+		appendKey(op.Key[:0], e.table.id, m.Row, family, column)
 		return classify(op.Finish())
 	}
-	op := e.batch.SetDeferred(keyLen, valueLen(timestamp, m.Value))
-	appendKey(op.Key[:0], e.table.id, m.Row, family, m.Qualifier)
-	appendValue(op.Value[:0], timestamp, m.Value)
+	cell := e.cells.payload(m.Qualifier, m.Value, !e.table.log)
+	op := e.batch.SetDeferred(keyLen, headerLen(timestamp)+cell.len())
+	appendKey(op.Key[:0], e.table.id, m.Row, family, column)
+	cell.append(op.Value[:0], timestamp)
 	return classify(op.Finish())
 }
 
-// commitDeletes applies a batch with deletes, each of which takes effect only if the cell it meets, in the tree or in
-// the batch before it, is not newer.
-func (s *Store) commitDeletes(encoded *lsm.Batch, times []int64) error {
-	defer func() { _ = encoded.Close() }()
-	b := s.db.NewIndexedBatch()
-	s.writeMu.Lock()
-	err := func() error {
-		for r := encoded.Reader(); ; {
-			kind, key, value, ok, err := r.Next()
-			if err != nil {
-				return classify(err)
-			}
-			if !ok {
-				return nil
-			}
-			if kind == lsm.InternalKeyKindSet {
-				err = b.Set(key, value, nil)
-			} else {
-				err = deleteOlder(b, key, times[0])
-				times = times[1:]
-			}
-			if err != nil {
-				return classify(err)
-			}
-		}
-	}()
-	if err != nil || b.Empty() {
-		s.writeMu.Unlock()
-		_ = b.Close()
+// use makes a table that of the mutations that follow.
+func (e *encoder) use(name string) error {
+	t, err := e.catalog.table(name)
+	if err != nil {
 		return err
 	}
-	return s.commitLocked(b, s.writeMu.Unlock)
-}
-
-func deleteOlder(b *lsm.Batch, key []byte, timestamp int64) error {
-	have, _, ok, err := readCell(b, key)
-	if err != nil || !ok || have > timestamp {
-		return err
+	switch tree := e.store.treeOf(t); {
+	case e.tree == nil:
+		e.tree = tree
+		e.batch = tree.db.NewBatchWithSize(e.size, lsm.WithMaxRetainedSizeBytes(retainedBytes))
+	case e.tree != tree:
+		return fmt.Errorf("%w: a batch for the tables %q and %q, of which one is a log table and one is not",
+			store.ErrInvalid, e.table.name, name)
 	}
-	return b.Delete(key, nil)
+	e.table = t
+	return nil
 }
 
 // Increment implements store.Store.
@@ -160,32 +186,39 @@ func (s *Store) Increment(ctx context.Context, c store.Coord, delta int64) (sum 
 		return 0, fmt.Errorf("increment: %w", err)
 	}
 	defer s.calls.Done()
-	key, err := s.cellKey(c)
+	at, err := s.address(c)
 	if err != nil {
 		return 0, fmt.Errorf("increment: %w", err)
 	}
 	result := make(chan int64, 1)
 	err = s.write(ctx, func() error {
-		s.writeMu.Lock()
-		sum, b, err := s.incremented(key, delta)
+		at.tree.writeMu.Lock()
+		sum, b, err := s.incremented(at, delta)
 		if err != nil {
-			s.writeMu.Unlock()
+			at.tree.writeMu.Unlock()
 			return err
 		}
-		if err := s.commitLocked(b, s.writeMu.Unlock); err != nil {
+		if err := at.tree.commitLocked(b, at.tree.writeMu.Unlock); err != nil {
 			return err
 		}
 		result <- sum
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("increment %s: %w", formatKey(key), err)
+		return 0, fmt.Errorf("increment %s: %w", formatKey(at.key), err)
 	}
 	return <-result, nil
 }
 
-func (s *Store) incremented(key []byte, delta int64) (sum int64, b *lsm.Batch, err error) {
-	timestamp, value, ok, err := readCell(s.db, key)
+func (s *Store) incremented(at address, delta int64) (sum int64, b *lsm.Batch, err error) {
+	r := pointReader{packing: &s.cfg.Packing}
+	if err := r.open(at.tree); err != nil {
+		return 0, nil, err
+	}
+	timestamp, value, ok, err := r.read(at.key)
+	if closeErr := r.close(); err == nil {
+		err = closeErr
+	}
 	if err != nil {
 		return 0, nil, err
 	}
@@ -196,123 +229,82 @@ func (s *Store) incremented(key []byte, delta int64) (sum int64, b *lsm.Batch, e
 		sum = int64(binary.BigEndian.Uint64(value))
 	}
 	sum += delta
-	b = s.db.NewBatch()
-	value = binary.BigEndian.AppendUint64(nil, uint64(sum))
-	err = b.Set(key, appendValue(nil, max(timestamp, time.Now().UnixMilli()), value), nil)
-	return sum, b, classify(err)
+	b = at.tree.db.NewBatch()
+	e := s.cellEncoder()
+	cell := e.payload(at.qualifier, binary.BigEndian.AppendUint64(nil, uint64(sum)), false)
+	return sum, b, classify(b.Set(at.key, cell.append(nil, max(timestamp, time.Now().UnixMilli())), nil))
 }
 
-// CheckAndPut implements store.Store. All checks of a call are made at one moment.
-func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) (put []bool, err error) {
-	defer s.metrics.observe(verbCheckAndPut, time.Now(), &err)
-	put, err = s.checkAndPut(ctx, checks)
+// address is where a cell is. It shares nothing with the caller.
+type address struct {
+	tree      *tree
+	key       []byte
+	qualifier []byte
+}
+
+func (s *Store) address(c store.Coord) (address, error) {
+	e := s.cellEncoder()
+	t, family, err := s.resolve(c)
 	if err != nil {
-		return nil, fmt.Errorf("check and put %d cells: %w", len(checks), err)
+		return address{}, err
 	}
-	return put, nil
+	key := appendKey(nil, t.id, c.Row, family, e.column(c.Qualifier))
+	return address{tree: s.treeOf(t), key: key, qualifier: bytes.Clone(c.Qualifier)}, nil
 }
 
-// check is a store.Check with its key encoded; it shares nothing with the caller.
-type check struct {
-	key, expect, value []byte
-}
-
-func (s *Store) checkAndPut(ctx context.Context, checks []store.Check) ([]bool, error) {
-	if err := s.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	if len(checks) == 0 {
-		return nil, nil
-	}
-	own := make([]check, len(checks))
-	seen := make(map[string]struct{}, len(checks))
-	for i, c := range checks {
-		key, err := s.cellKey(c.Coord)
-		if err != nil {
-			return nil, err
-		}
-		if len(c.Value) > store.MaxValue {
-			return nil, fmt.Errorf("%w: value of %d bytes, at most %d", store.ErrInvalid, len(c.Value), store.MaxValue)
-		}
-		if _, twice := seen[string(key)]; twice {
-			return nil, fmt.Errorf("%w: two checks of the cell %s", store.ErrInvalid, formatKey(key))
-		}
-		seen[string(key)] = struct{}{}
-		own[i] = check{key: key, expect: bytes.Clone(c.Expect), value: bytes.Clone(c.Value)}
-	}
-	result := make(chan []bool, 1)
-	err := s.write(ctx, func() error {
-		s.writeMu.Lock()
-		put, b, err := s.checked(own)
-		if err != nil {
-			s.writeMu.Unlock()
-			return err
-		}
-		if err := s.commitLocked(b, s.writeMu.Unlock); err != nil {
-			return err
-		}
-		result <- put
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return <-result, nil
-}
-
-func (s *Store) checked(checks []check) (put []bool, b *lsm.Batch, err error) {
-	put = make([]bool, len(checks))
-	b = s.db.NewBatch()
-	now := time.Now().UnixMilli()
-	for i, c := range checks {
-		timestamp, value, _, err := readCell(s.db, c.key) // no bytes where there is no cell
-		if err != nil {
-			return nil, nil, err
-		}
-		if !bytes.Equal(value, c.expect) {
-			continue
-		}
-		put[i] = true
-		if err := b.Set(c.key, appendValue(nil, max(timestamp, now), c.value), nil); err != nil {
-			return nil, nil, classify(err)
-		}
-	}
-	return put, b, nil
-}
-
-func (s *Store) cellKey(c store.Coord) ([]byte, error) {
+func (s *Store) resolve(c store.Coord) (*table, byte, error) {
 	if err := c.Check(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	t, err := s.catalog.Load().table(c.Table)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	family, err := t.familyID(c.Family)
-	if err != nil {
-		return nil, err
-	}
-	n := prefixLen(c.Row) + suffixLen(c.Qualifier)
-	return appendKey(make([]byte, 0, n), t.id, c.Row, family, c.Qualifier), nil
+	return t, family, err
 }
 
-// readCell reads one cell from the tree or from a batch over it; the value is the caller's.
-func readCell(r lsm.Reader, key []byte) (timestamp int64, value []byte, ok bool, err error) {
-	raw, closer, err := r.Get(key)
-	if err == lsm.ErrNotFound {
+// pointReader reads cells one by one, in one state of a tree. Ascending keys are fastest: the iterator goes on from
+// where it is, and Bloom filters answer for rows that are not there.
+type pointReader struct {
+	packing *Packing
+	it      *lsm.Iterator
+	cell    []byte
+}
+
+func (r *pointReader) open(t *tree) (err error) {
+	r.it, err = t.db.NewIter(&lsm.IterOptions{UseL6Filters: true})
+	return classify(err)
+}
+
+// read reads one cell; the value is valid until the next call.
+func (r *pointReader) read(key []byte) (timestamp int64, value []byte, ok bool, err error) {
+	if !r.it.SeekPrefixGE(key) {
+		return 0, nil, false, classify(r.it.Error())
+	}
+	if !bytes.Equal(r.it.Key(), key) {
 		return 0, nil, false, nil
 	}
+	raw, err := r.it.ValueAndErr()
 	if err != nil {
 		return 0, nil, false, classify(err)
 	}
-	timestamp, value, err = parseValue(raw)
-	value = bytes.Clone(value)
-	if closeErr := closer.Close(); err == nil {
-		err = classify(closeErr)
+	h, err := parseHeader(raw)
+	if err != nil {
+		return 0, nil, false, err
 	}
-	return timestamp, value, err == nil, err
+	k, err := parseKey(key)
+	if err != nil {
+		return 0, nil, false, err
+	}
+	n := 0
+	if r.cell, n, err = r.packing.decode(r.cell[:0], k.column, h); err != nil {
+		return 0, nil, false, err
+	}
+	return h.timestamp, r.cell[n:], true, nil
 }
+
+func (r *pointReader) close() error { return classify(r.it.Close()) }
 
 // write runs f, which changes the tree, on a goroutine of its own, and returns when it did, or the disk fails, or ctx
 // ended; in the latter cases f may go on. f must use nothing that belongs to the caller.
@@ -325,12 +317,7 @@ func (s *Store) write(ctx context.Context, f func() error) error {
 	s.commits.Add(1)
 	go func() {
 		defer s.commits.Done()
-		defer func() {
-			if p := recover(); p != nil { // the tree left its locks held: nothing can be written any more
-				s.log.Error("store panicked in a write", "panic", p, "stack", string(debug.Stack()))
-				s.health.fail(fmt.Errorf("panic in a write: %v", p))
-			}
-		}()
+		defer s.recoverWrite()
 		done <- f()
 	}()
 	var err error
@@ -353,36 +340,4 @@ func (s *Store) write(ctx context.Context, f func() error) error {
 	default:
 		return fmt.Errorf("not known whether it took effect: %w", err)
 	}
-}
-
-// commitLocked applies b, which it then owns, calls unlock as soon as b is visible, and waits until b is durable.
-func (s *Store) commitLocked(b *lsm.Batch, unlock func()) error {
-	if b.Empty() {
-		unlock()
-		_ = b.Close()
-		return nil
-	}
-	if s.noSync {
-		err := s.db.Apply(b, lsm.NoSync)
-		unlock()
-		_ = b.Close()
-		return classify(err)
-	}
-	err := s.db.ApplyNoSyncWait(b, lsm.Sync)
-	unlock()
-	if err == nil {
-		err = b.SyncWait()
-	}
-	_ = b.Close()
-	if err != nil {
-		s.health.fail(err)
-		return classify(err)
-	}
-	return nil
-}
-
-// commit applies b, which it then owns, as a plain write.
-func (s *Store) commit(b *lsm.Batch) error {
-	s.writeMu.RLock()
-	return s.commitLocked(b, s.writeMu.RUnlock)
 }

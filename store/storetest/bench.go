@@ -28,6 +28,7 @@ const (
 //	scan-filter       the same with a filter that keeps one row in a hundred
 //	get               100 rows of that table
 //	get-missing       100 rows that are not there
+//	check-and-put     2,000 checks that give absent cells a value, over 400,000 cells in rows of their own
 func Benchmark(b *testing.B, open func(t testing.TB) store.Store) {
 	b.Run("apply", func(b *testing.B) {
 		s := openBench(b, open)
@@ -53,6 +54,7 @@ func Benchmark(b *testing.B, open func(t testing.TB) store.Store) {
 		})
 		perSecond(b, benchSeries, "cells/s")
 	})
+	b.Run("check-and-put", func(b *testing.B) { benchChecks(b, openBench(b, open)) })
 	b.Run("read", func(b *testing.B) {
 		s := openBench(b, open)
 		var batch store.Batch
@@ -65,6 +67,34 @@ func Benchmark(b *testing.B, open func(t testing.TB) store.Store) {
 		}
 		benchReads(b, s)
 	})
+}
+
+// benchChecks is how names get their UIDs: short rows at random places, none of which is there.
+func benchChecks(b *testing.B, s store.Store) {
+	const perCall, there = 2000, 400_000
+	name := func(n int) []byte { return fmt.Appendf(nil, "%08x-name-%d", uint32(n)*2654435761, n) }
+	var batch store.Batch
+	for n := range there {
+		batch.Put("tsdb", name(n), "t", []byte("metrics"), 0, []byte{1, 2, 3})
+		if batch.Len() == 10_000 {
+			apply(b, s, &batch)
+			batch.Reset()
+		}
+	}
+	checks := make([]store.Check, perCall)
+	for n := there; b.Loop(); n += perCall {
+		for i := range checks {
+			checks[i] = store.Check{
+				Coord: store.Coord{Table: "tsdb", Row: name(n + i), Family: "t", Qualifier: []byte("metrics")},
+				Value: []byte{1, 2, 3},
+			}
+		}
+		put, err := s.CheckAndPut(b.Context(), checks)
+		if err != nil || slices.Contains(put, false) {
+			b.Fatalf("CheckAndPut: %v", err)
+		}
+	}
+	perSecond(b, perCall, "checks/s")
 }
 
 func benchReads(b *testing.B, s store.Store) {

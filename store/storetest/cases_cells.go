@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,6 +121,41 @@ func cellCases() []testCase {
 				}
 			}
 			f.wantRows("scan", f.scan(store.Scan{}), want)
+		}},
+		{"long qualifiers that begin alike are in byte order", func(f *fixture) {
+			var qualifiers []string
+			for _, head := range []string{"qqqqqqqq", "qqqqqqqqq", strings.Repeat("q", 16)} {
+				for _, tail := range []string{"", "\x00", "a", "a\x00\x00\x00\x00\x00\x00\x00\x00", "ab", "b", "\xff", "\xffz"} {
+					qualifiers = append(qualifiers, head+tail, head+strings.Repeat("m", 9)+tail)
+				}
+			}
+			slices.Sort(qualifiers)
+			qualifiers = slices.Compact(qualifiers)
+			value := func(q string) string { return strconv.Itoa(len(q)) }
+			want := "r"
+			f.apply(func(b *store.Batch) {
+				for _, q := range qualifiers {
+					want += " f:" + bare([]byte(q)) + "=" + value(q)
+					b.Put("data", []byte("r"), "f", []byte(q), 0, []byte("old"))
+					b.Put("data", []byte("r"), "f", []byte(q), 0, []byte(value(q)))
+				}
+			})
+			f.wantRows("scan", f.scan(store.Scan{}), want)
+			for _, q := range qualifiers {
+				if got, ok := f.value("r", q); got != value(q) {
+					f.Errorf("the cell %q holds %q, %t, want %s", q, got, ok, value(q))
+				}
+				if !f.check("r", q, []byte(value(q)), []byte("new")) || f.check("r", q, nil, nil) {
+					f.Errorf("checks of %q do not see what it holds", q)
+				}
+				f.apply(func(b *store.Batch) { b.Delete("data", []byte("r"), "f", []byte(q), 0) })
+				if got, ok := f.value("r", q); ok {
+					f.Errorf("the deleted cell %q holds %q", q, got)
+				}
+				if sum := f.increment("r", q, 5); sum != 5 {
+					f.Errorf("Increment of the deleted cell %q = %d, want 5", q, sum)
+				}
+			}
 		}},
 		{"the longest row key and large values are kept", func(f *fixture) {
 			row, value := strings.Repeat("r", store.MaxRow), strings.Repeat("v", 3<<20)

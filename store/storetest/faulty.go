@@ -21,6 +21,7 @@ const (
 	Scan        Verb = "Scan"
 	Increment   Verb = "Increment"
 	CheckAndPut Verb = "CheckAndPut"
+	DeleteRange Verb = "DeleteRange"
 	Any         Verb = "" // every verb, counted together
 )
 
@@ -187,6 +188,17 @@ func (f *FaultyStore) CheckAndPut(ctx context.Context, checks []store.Check) (pu
 		return nil, err
 	}
 	return put, nil
+}
+
+// DeleteRange implements store.RangeDeleter; it is ErrInvalid where the inner store does not.
+func (f *FaultyStore) DeleteRange(ctx context.Context, table string, r store.Range) error {
+	return f.write(DeleteRange, func() error {
+		inner, ok := f.inner.(store.RangeDeleter)
+		if !ok {
+			return fmt.Errorf("%w: the store cannot delete ranges", store.ErrInvalid)
+		}
+		return inner.DeleteRange(ctx, table, r)
+	})
 }
 
 // Close implements store.Store.

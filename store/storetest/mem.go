@@ -168,6 +168,24 @@ func (m *Mem) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, er
 	return put, nil
 }
 
+// DeleteRange implements store.RangeDeleter.
+func (m *Mem) DeleteRange(ctx context.Context, table string, r store.Range) error {
+	if err := m.begin(ctx); err != nil {
+		return fmt.Errorf("delete range: %w", err)
+	}
+	defer m.end()
+	t, err := m.table(table, "")
+	if err != nil {
+		return fmt.Errorf("delete range: %w", err)
+	}
+	from, to := t.between(r)
+	for _, key := range t.keys[from:to] {
+		delete(t.rows, key)
+	}
+	t.keys = slices.Delete(t.keys, from, to)
+	return nil
+}
+
 // Get implements store.Store.
 func (m *Mem) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error] {
 	return m.read(ctx, g.Table, g.Columns, func(t *memTable) ([]string, error) {
@@ -197,14 +215,8 @@ func (m *Mem) Scan(ctx context.Context, s store.Scan) iter.Seq2[store.Row, error
 						store.ErrInvalid, i)
 				}
 			}
-			from, _ := slices.BinarySearch(t.keys, string(r.Start))
-			to := len(t.keys)
-			if len(r.Stop) > 0 {
-				to, _ = slices.BinarySearch(t.keys, string(r.Stop))
-			}
-			if from < to {
-				keys = append(keys, t.keys[from:to]...)
-			}
+			from, to := t.between(r)
+			keys = append(keys, t.keys[from:to]...)
 		}
 		return keys, nil
 	}, s.Filter, s.Limit)
@@ -326,6 +338,16 @@ func (m *Mem) coord(c store.Coord) (*memTable, error) {
 		return nil, err
 	}
 	return m.table(c.Table, c.Family)
+}
+
+// between gives the places of a range's rows among the keys.
+func (t *memTable) between(r store.Range) (from, to int) {
+	from, _ = slices.BinarySearch(t.keys, string(r.Start))
+	to = len(t.keys)
+	if len(r.Stop) > 0 {
+		to, _ = slices.BinarySearch(t.keys, string(r.Stop))
+	}
+	return from, max(from, to)
 }
 
 // find gives the place of a cell in its row.

@@ -28,13 +28,17 @@ func Model(t *testing.T, open func(t testing.TB) store.Store) {
 				rt.Fatal(err)
 			}
 		}
-		rt.Repeat(map[string]func(*rapid.T){
+		actions := map[string]func(*rapid.T){
 			"apply":     m.apply,
 			"get":       m.get,
 			"scan":      m.scan,
 			"increment": m.increment,
 			"check":     m.check,
-		})
+		}
+		if _, ok := m.real.(store.RangeDeleter); ok {
+			actions["delete range"] = m.deleteRange
+		}
+		rt.Repeat(actions)
 		m.compareScan(rt, store.Scan{Table: "data"})
 	})
 }
@@ -50,6 +54,9 @@ var (
 	modelRows       = rapid.SampledFrom(append([]string{"\xff\x00\xff", "m", "n"}, awkwardKeys...))
 	modelQualifiers = rapid.SampledFrom([]string{
 		"", "\x00", "q", "q\x00", "\xff", strings.Repeat("q", 253), strings.Repeat("q", 300),
+		// Around the lengths and the shared first bytes from which a store may keep qualifiers in another way.
+		"qqqqqqqqq", "qqqqqqqqqz", strings.Repeat("q", 15), strings.Repeat("q", 16), strings.Repeat("q", 17),
+		strings.Repeat("q", 17) + "a", strings.Repeat("q", 17) + "b", strings.Repeat("q", 16) + "\x00\x00",
 	})
 	modelValues = rapid.SampledFrom([]string{"", "\x00", "v", "other", "\x00\x00\x00\x00\x00\x00\x00\x07"})
 )
@@ -169,6 +176,13 @@ func (m *model) check(rt *rapid.T) {
 		checks[i].Value = []byte(modelValues.Draw(rt, "value"))
 	}
 	m.both(rt, func(s store.Store) (any, error) { return s.CheckAndPut(rt.Context(), checks) })
+}
+
+func (m *model) deleteRange(rt *rapid.T) {
+	r := store.Range{Start: []byte(modelRows.Draw(rt, "start")), Stop: []byte(modelRows.Draw(rt, "stop"))}
+	m.both(rt, func(s store.Store) (any, error) {
+		return nil, s.(store.RangeDeleter).DeleteRange(rt.Context(), "data", r)
+	})
 }
 
 func (m *model) clockCell(rt *rapid.T) store.Coord {

@@ -9,7 +9,7 @@
 // where open is a func(testing.TB) store.Store that makes a store without tables, or ends the test. The suite closes
 // each store it opened. It keeps to what the contract
 // promises: it never puts a cell below the timestamp it has, nor one that a delete with the same or a later timestamp
-// met before.
+// met before. A store that is a store.RangeDeleter is tested as one, too.
 //
 // NewMem is a store in memory, Faulty one that fails where a test says.
 package storetest
@@ -28,7 +28,7 @@ import (
 
 // Run tests a store against the contract, a subtest for each promise.
 func Run(t *testing.T, open func(t testing.TB) store.Store) {
-	for _, group := range [][]testCase{tableCases(), cellCases(), scanCases(), atomicCases(), lifeCases()} {
+	for _, group := range [][]testCase{tableCases(), cellCases(), scanCases(), atomicCases(), lifeCases(), rangeCases()} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				f := &fixture{TB: t, Store: open(t)}

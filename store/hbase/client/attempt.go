@@ -108,6 +108,27 @@ func (c *Client) onceOnRow(ctx context.Context, a *attempt, call rowCall) error 
 	return call(ctx, a.region, conn)
 }
 
+// inTurn makes one attempt of a large request to a region, of which only so many are under way at once.
+func (c *Client) inTurn(
+	ctx context.Context, region *Region, request *rpc.Request, lane func(context.Context, string) (*rpc.Conn, error),
+) (*rpc.Response, error) {
+	request.Deadline = time.Now().Add(c.cfg.RPCTimeout)
+	if err := region.slots.acquireBy(ctx, request.Deadline); err != nil {
+		return nil, err
+	}
+	defer region.slots.release()
+	server := c.pool.limit(region.addr)
+	if err := server.acquireBy(ctx, request.Deadline); err != nil {
+		return nil, err
+	}
+	defer server.release()
+	conn, err := lane(ctx, region.addr)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Call(ctx, request)
+}
+
 // failed takes the failure of an attempt. When it returns no error the request is to be repeated as the verdict says,
 // for which it has made the pause already.
 func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {

@@ -28,35 +28,36 @@ import (
 type Batch struct {
 	c      *Client
 	ctx    context.Context
-	cancel context.CancelCauseFunc
-	done   func() // ends the bound on the time
+	cancel context.CancelFunc
 	table  string
 	start  time.Time
 
 	layout *layout
 	parts  []part // by region of layout
-	last   int    // index of the part used last
 	open   int    // bytes in blocks that are not sent yet
 	wg     sync.WaitGroup
 	// applied is set when something was written; the senders set it at any time.
 	applied atomic.Bool
 
-	mu  sync.Mutex // guards err, and queue and busy of parts
+	mu  sync.Mutex // guards err, last of parts, and next of blocks
 	err error      // the first failure
 }
 
 // part is what a batch has for one region.
 type part struct {
-	block *block   // being filled; nil when empty
-	queue []*block // to be sent, one after the other
-	busy  bool     // somebody sends them
+	block *block // being filled; nil when empty
+	last  *block // of those to be sent, one after the other, by a goroutine of their own; nil when there are none
 }
 
 // block is the mutations of one request.
 type block struct {
 	wire.MutationBatch
-	mixed   bool // some rows may not be of the region it was filled for
-	held    int  // of the budget
+	batch   *Batch // these two are set for the first one of those that a goroutine sends
+	part    *part
+	run     func() // starts to send; made once, where a go statement with arguments makes one each time
+	next    *block // of the same part
+	mixed   bool   // some rows may not be of the region it was filled for
+	held    int    // of the budget
 	param   []byte
 	pieces  [2][]byte
 	request rpc.Request
@@ -69,16 +70,15 @@ const maxOpen = 16 << 20
 // Every batch has to be flushed.
 func (c *Client) NewBatch(ctx context.Context, table string) (*Batch, error) {
 	start := time.Now()
-	ctx, done := c.bounded(ctx)
+	ctx, cancel := c.bounded(ctx)
 	a := c.attempt("put", table, nil)
 	if err := c.repeat(ctx, a, a.locate); err != nil {
-		done()
+		cancel()
 		c.cfg.Observer.Verb("put", time.Since(start), err)
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
 	return &Batch{
-		c: c, ctx: ctx, cancel: cancel, done: done, table: table, start: start,
+		c: c, ctx: ctx, cancel: cancel, table: table, start: start,
 		layout: a.layout, parts: make([]part, len(a.layout.regions)),
 	}, nil
 }
@@ -110,12 +110,9 @@ func (b *Batch) part(row []byte, family string, qualifier []byte, timestamp int6
 		b.refuse(row, family, qualifier, timestamp, value)
 		return nil
 	}
-	if b.layout.regions[b.last].holds(row) {
-		return b.room(&b.parts[b.last], row, false)
-	}
 	// A row in a hole between regions goes with the region before; the sender finds out.
-	b.last = max(b.layout.index(row), 0)
-	return b.room(&b.parts[b.last], row, !b.layout.regions[b.last].holds(row))
+	at := b.layout.index(row)
+	return b.room(&b.parts[max(at, 0)], row, at < 0 || b.layout.regions[at].endsBefore(row))
 }
 
 // room makes sure that the block of a part can take a cell of row.
@@ -169,16 +166,21 @@ func (b *Batch) fail(err error) {
 	defer b.mu.Unlock()
 	if b.err == nil {
 		b.err = err
-		b.cancel(err)
+		b.cancel()
 	}
+}
+
+func (b *Batch) failed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err != nil
 }
 
 // Flush sends what is left, waits until all is acknowledged, and ends the batch.
 func (b *Batch) Flush() error {
 	b.dispatchAll()
 	b.wg.Wait()
-	b.cancel(nil)
-	b.done()
+	b.cancel()
 	b.parts = nil
 	// Nobody else is left.
 	if e, ok := errors.AsType[*Error](b.err); ok && b.applied.Load() {
@@ -193,7 +195,9 @@ func (c *Client) block() *block {
 	if blk, ok := c.blocks.Get().(*block); ok {
 		return blk
 	}
-	return new(block)
+	blk := new(block)
+	blk.run = func() { blk.batch.drain(blk.part, blk) }
+	return blk
 }
 
 // maxKept is the size above which a block's memory is not kept.
@@ -207,6 +211,6 @@ func (c *Client) recycle(blk *block) {
 		return
 	}
 	blk.Reset()
-	blk.mixed, blk.held = false, 0
+	blk.batch, blk.part, blk.next, blk.mixed, blk.held = nil, nil, nil, false, 0
 	c.blocks.Put(blk)
 }

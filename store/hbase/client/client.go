@@ -134,10 +134,10 @@ func (c *Client) verb(ctx context.Context, name string, run func(ctx context.Con
 	return err
 }
 
-// bounded gives a context a deadline when it has none.
+// bounded makes a context that has a deadline, of its own if need be.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
+		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, c.cfg.OperationTimeout)
 }

@@ -31,9 +31,10 @@ const compareRegex = `(?s)^.{9}\x07.{33}$`
 //
 //	go test ./store/hbase/client -run '^$' -bench Compare -benchtime 1x
 //
-// The metrics to compare are the CPU time of the client's process per million cells or gets, and our allocations; the
-// rates are what the server takes, and vary with what else the machine does. Either client has put 200,000 cells before
-// that is measured, and done all else once. What one has written the other one reads and checks, cell by cell.
+// The metrics to compare are the CPU time of the client's process per million cells or gets, and the memory it takes
+// from the heap. The rates are what the server takes, and vary with what else the machine does: server-cores is how many
+// processors it was busy on. Either client has put 200,000 cells before that is measured, and done all else once. What
+// one has written the other one reads and checks, cell by cell.
 func BenchmarkCompare(b *testing.B) {
 	cluster := hbasetest.Standalone(b, hbasetest.Config{JVM: []string{"-Xmx2g", "-XX:TieredStopAtLevel=4"}})
 	c, err := client.New(client.Config{ZooKeeper: []string{cluster.ZK()}, ZNode: cluster.ZNode()})
@@ -45,7 +46,7 @@ func BenchmarkCompare(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	cmp := &comparison{c: c, java: cluster.JavaBench()}
+	cmp := &comparison{c: c, java: cluster.JavaBench(), server: cluster.RegionServers()[0]}
 
 	b.Run("put", cmp.puts)
 	table := cmp.create(b)
@@ -71,26 +72,46 @@ func BenchmarkCompare(b *testing.B) {
 		// Per cell that the server goes through, whatever it sends of them.
 		t := trial{unit: "cell", n: hbasetest.BenchCells, want: want}
 		t.name = scan.name + "/java"
-		t.run = func(*testing.B) hbasetest.Measured { return cmp.java.Scan(table, scan.scanners, scan.regex) }
+		t.run = cmp.watched(func(*testing.B) hbasetest.Measured {
+			return cmp.java.Scan(table, scan.scanners, scan.regex)
+		})
 		t.bench(b)
 		t.name, t.ours = scan.name+"/ours", true
-		t.run = func(b *testing.B) hbasetest.Measured { return cmp.scan(b, table, scan.scanners, scan.regex) }
+		t.run = cmp.watched(func(b *testing.B) hbasetest.Measured {
+			return cmp.scan(b, table, scan.scanners, scan.regex)
+		})
 		t.bench(b)
 	}
 	t := trial{unit: "get", n: hbasetest.BenchSeries, want: allCells()}
 	t.name = "multi-get/java"
-	t.run = func(*testing.B) hbasetest.Measured { return cmp.java.Get(table, compareRounds) }
+	t.run = cmp.watched(func(*testing.B) hbasetest.Measured { return cmp.java.Get(table, compareRounds) })
 	t.bench(b)
 	rounds := compareKeys()
 	t.name, t.ours = "multi-get/ours", true
-	t.run = func(b *testing.B) hbasetest.Measured { return cmp.get(b, table, rounds) }
+	t.run = cmp.watched(func(b *testing.B) hbasetest.Measured { return cmp.get(b, table, rounds) })
 	t.bench(b)
 }
 
-// comparison is the two clients.
+// comparison is the two clients, and the server of both.
 type comparison struct {
-	c    *client.Client
-	java *hbasetest.JavaBench
+	c      *client.Client
+	java   *hbasetest.JavaBench
+	server *hbasetest.Process
+}
+
+// cost is what something has cost its client, and the server.
+type cost struct {
+	hbasetest.Measured
+	server time.Duration
+}
+
+// watched makes a function tell of the server's CPU time, too.
+func (cmp *comparison) watched(run func(*testing.B) hbasetest.Measured) func(*testing.B) cost {
+	return func(b *testing.B) cost {
+		before := cmp.server.CPU()
+		m := run(b)
+		return cost{m, cmp.server.CPU() - before}
+	}
 }
 
 // allCells is what there is to measure when all cells are handled; its times are left open.
@@ -118,7 +139,7 @@ type trial struct {
 	want hbasetest.Measured // but for the times
 	ours bool               // it is done by this process, whose allocations are counted
 	warm bool               // it has been done before
-	run  func(b *testing.B) hbasetest.Measured
+	run  func(b *testing.B) cost
 }
 
 // bench reports what the trial costs. Unless it is warm it is done once before.
@@ -128,7 +149,7 @@ func (t trial) bench(b *testing.B) {
 			t.run(b)
 			t.warm = true
 		}
-		var total hbasetest.Measured
+		var total cost
 		var allocations uint64
 		for range b.N {
 			var before, after runtime.MemStats
@@ -141,12 +162,20 @@ func (t trial) bench(b *testing.B) {
 			}
 			total.Wall += got.Wall
 			total.CPU += got.CPU
-			allocations += after.Mallocs - before.Mallocs
+			total.server += got.server
+			total.Allocated += got.Allocated
+			if t.ours {
+				total.Allocated += after.TotalAlloc - before.TotalAlloc
+				allocations += after.Mallocs - before.Mallocs
+			}
 		}
 		handled := float64(t.n) * float64(b.N)
 		b.ReportMetric(0, "ns/op") // has more in it
 		b.ReportMetric(total.CPU.Seconds()/handled*1e6, "cpu-s/M"+t.unit)
 		b.ReportMetric(handled/total.Wall.Seconds(), t.unit+"s/s")
+		b.ReportMetric(float64(total.Allocated)/handled, "heap-B/"+t.unit)
+		b.ReportMetric(total.server.Seconds()/handled*1e6, "server-cpu-s/M"+t.unit)
+		b.ReportMetric(total.server.Seconds()/total.Wall.Seconds(), "server-cores")
 		if t.ours {
 			b.ReportMetric(float64(allocations)/handled, "allocs/"+t.unit)
 		}
@@ -218,21 +247,25 @@ func (cmp *comparison) puts(b *testing.B) {
 
 	t := trial{unit: "cell", n: hbasetest.BenchCells, want: allCells(), warm: true}
 	t.name = "java/threads=4/batch=2000"
-	t.run = func(b *testing.B) hbasetest.Measured {
+	t.run = func(b *testing.B) cost {
 		table := cmp.create(b)
 		defer cmp.drop(b, table)
 		defer cmp.check(b, table)
-		return cmp.java.Put(table, 0, hbasetest.BenchCells, 4, 2000)
+		return cmp.watched(func(*testing.B) hbasetest.Measured {
+			return cmp.java.Put(table, 0, hbasetest.BenchCells, 4, 2000)
+		})(b)
 	}
 	t.bench(b)
 	t.ours = true
 	for _, form := range []struct{ workers, batch int }{{4, 2000}, {4, 25_000}, {1, 25_000}} {
 		t.name = fmt.Sprintf("ours/goroutines=%d/batch=%d", form.workers, form.batch)
-		t.run = func(b *testing.B) hbasetest.Measured {
+		t.run = func(b *testing.B) cost {
 			table := cmp.create(b)
 			defer cmp.drop(b, table)
 			defer cmp.java.Check(table)
-			return cmp.put(b, table, hbasetest.BenchCells, form.workers, form.batch)
+			return cmp.watched(func(b *testing.B) hbasetest.Measured {
+				return cmp.put(b, table, hbasetest.BenchCells, form.workers, form.batch)
+			})(b)
 		}
 		t.bench(b)
 	}

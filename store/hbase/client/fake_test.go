@@ -34,6 +34,8 @@ type fake struct {
 	scanners map[uint64]*fakeScanner
 	lastID   uint64
 	perScan  int // most cells of a response to a scan
+	// circular makes each of two servers say of a region it does not have that it moved to the other one.
+	circular bool
 	// control is asked about every call but those to hbase:meta, under mu.
 	control func(method string, param []byte) fault
 }
@@ -247,6 +249,18 @@ func (f *fake) region(server int, name []byte) *fakeRegion {
 		}
 	}
 	return nil
+}
+
+// absence is what a server answers when it does not have a region.
+func (f *fake) absence(server int) *wire.Exception {
+	if !f.circular {
+		return exception("NotServingRegionException")
+	}
+	e := exception("exceptions.RegionMovedException")
+	to := f.servers[1-server].name()
+	e.Message = fmt.Sprintf("Region moved to: hostname=%s port=%d startCode=%d. As of locationSeqNum=2.", to.Host, to.Port,
+		to.StartCode)
+	return e
 }
 
 // split makes two regions of the i-th.

@@ -65,7 +65,7 @@ func (f *fake) multi(server int, param, cells []byte) (answer, block []byte) {
 		}
 	}
 	if missing {
-		answer = wire.AppendRegionException(answer, exception("NotServingRegionException"))
+		answer = wire.AppendRegionException(answer, f.absence(server))
 	}
 	return wire.EndMessage(answer, mark), block
 }

@@ -65,13 +65,20 @@ func TestBatch_RepeatsWhatFailed(t *testing.T) {
 		"regions merge": {change: func(f *fake) {
 			f.regions = []fakeRegion{{id: 99, server: 1}}
 		}, puts: 200},
+		"servers remember moves of regions that merged since": {change: func(f *fake) {
+			f.regions = []fakeRegion{{id: 99, server: 1}}
+			f.circular = true
+		}, puts: 200},
 		"server dies": {change: func(f *fake) {
 			go f.servers[1].stop()
 			f.regions[1].server = 0
 		}, puts: 200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, c := startFake(t, 2, func(cfg *client.Config) { cfg.RPCTimeout = time.Second }, string(key(50)))
+			f, c := startFake(t, 2, func(cfg *client.Config) {
+				cfg.RPCTimeout = time.Second
+				cfg.OperationTimeout = 30 * time.Second
+			}, string(key(50)))
 			if _, err := c.Regions(t.Context(), "t"); err != nil {
 				t.Fatal(err)
 			}

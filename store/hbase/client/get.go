@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
+	"sort"
 
 	"github.com/promtsd/promtsd/store/hbase/rpc"
 	"github.com/promtsd/promtsd/store/hbase/wire"
@@ -104,9 +106,7 @@ func divide(c *Client, g *Get, l *layout, selection []byte) []bunch {
 	for rows := g.Rows; len(rows) > 0; {
 		n := 1
 		if region := l.find(rows[0]); region != nil {
-			for n < len(rows) && region.holds(rows[n]) {
-				n++
-			}
+			n = sort.Search(len(rows), func(i int) bool { return region.endsBefore(rows[i]) })
 		}
 		parts := (n + getRows - 1) / getRows
 		for part := range parts {
@@ -182,16 +182,14 @@ func (b *bunch) ask(ctx context.Context, missing []int, buf []byte) (left []int,
 		return missing, buf, err
 	}
 	region := b.attempt.region
-	n := 1
-	for n < len(missing) && region.holds(b.rows[missing[n]]) {
-		n++
-	}
+	n := sort.Search(len(missing), func(i int) bool { return region.endsBefore(b.rows[missing[i]]) })
 	param, mark := wire.BeginRegionAction(buf, region.Name, false)
 	for i, row := range missing[:n] {
 		param = wire.AppendGetAction(param, i, b.rows[row], b.selection)
 	}
 	param = wire.EndMessage(param, mark)
-	response, err := b.c.multiGet(ctx, region, param)
+	request := rpc.Request{Method: wire.MethodMulti, Param: [][]byte{param}}
+	response, err := b.c.inTurn(ctx, region, &request, b.c.pool.bulk)
 	if err != nil {
 		return missing, param, err
 	}
@@ -200,66 +198,27 @@ func (b *bunch) ask(ctx context.Context, missing []int, buf []byte) (left []int,
 	return append(left, missing[n:]...), param, err
 }
 
-// multiGet makes the request.
-func (c *Client) multiGet(ctx context.Context, region *Region, param []byte) (*rpc.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
-	defer cancel()
-	if err := region.slots.acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer region.slots.release()
-	server := c.pool.limit(region.addr)
-	if err := server.acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer server.release()
-	conn, err := c.pool.bulk(ctx, region.addr)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Call(ctx, &rpc.Request{Method: wire.MethodMulti, Param: [][]byte{param}})
-}
-
-// take finds the cells of the rows that were asked for in a response. It returns the rows that have failed, and the
-// worst reason.
+// take finds the cells of the rows that were asked for in a response. It returns the rows that have failed, in order, and
+// the worst reason.
 func (b *bunch) take(response *rpc.Response, asked []int) (failed []int, err error) {
-	results := wire.NewMultiResults(response.Param)
+	results := newOutcome(response.Param, len(asked))
 	cells := wire.NewCellIter(response.Cells)
-	var worst *wire.Exception
-	for results.Next() {
-		if e := results.Exception; e != nil {
-			if worst == nil || worse(e, worst) {
-				worst = e
-			}
-			if results.Index == wire.WholeRegion {
-				return asked, worst
-			}
-		}
-		if results.Index < 0 || results.Index >= len(asked) || results.Result.Embedded > 0 {
-			return asked, fmt.Errorf("get: %w: answer %d of %d, with %d cells of another form", wire.ErrMalformed,
-				results.Index, len(asked), results.Result.Embedded)
-		}
+	for results.next() {
 		row := asked[results.Index]
 		if results.Exception != nil {
 			failed = append(failed, row)
 			continue
 		}
-		rest := cells.Rest()
-		for range results.Result.Cells {
-			if !cells.Next() {
-				return asked, fmt.Errorf("get: %w: cells are missing (%w)", wire.ErrMalformed, cells.Err())
-			}
+		block, ok := cells.Skip(results.Result.Cells)
+		if !ok || results.Result.Embedded > 0 {
+			return asked, fmt.Errorf("%w: cells are missing, or of another form (%w)", wire.ErrMalformed, cells.Err())
 		}
-		b.found[row] = rest[:len(rest)-len(cells.Rest())]
+		b.found[row] = block
 	}
-	switch {
-	case results.Err() != nil:
-		return asked, results.Err()
-	case results.Answered() != len(asked):
-		return asked, fmt.Errorf("get: %w: %d rows answered of %d", wire.ErrMalformed, results.Answered(), len(asked))
-	case worst != nil:
-		return failed, worst
-	default:
-		return nil, nil
+	whole, err := results.end()
+	if whole {
+		return asked, err
 	}
+	slices.Sort(failed) // servers answer in any order
+	return failed, err
 }

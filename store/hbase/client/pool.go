@@ -200,10 +200,30 @@ type limiter chan struct{}
 
 func newLimiter(n int) limiter { return make(limiter, n) }
 
+// acquire waits until there are fewer.
 func (l limiter) acquire(ctx context.Context) error {
 	select {
 	case l <- struct{}{}:
 		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// acquireBy is acquire until a deadline, for less than a context of its own.
+func (l limiter) acquireBy(ctx context.Context, deadline time.Time) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	default:
+	}
+	t := time.NewTimer(time.Until(deadline))
+	defer t.Stop()
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-t.C:
+		return context.DeadlineExceeded
 	case <-ctx.Done():
 		return ctx.Err()
 	}

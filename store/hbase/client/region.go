@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 
 	"github.com/promtsd/promtsd/store/hbase/wire"
@@ -29,8 +30,11 @@ func (r *Region) Encoded() string { return wire.EncodedName(r.Name) }
 
 // holds reports whether row belongs into the region.
 func (r *Region) holds(row []byte) bool {
-	return bytes.Compare(row, r.Start) >= 0 && (len(r.End) == 0 || bytes.Compare(row, r.End) < 0)
+	return bytes.Compare(row, r.Start) >= 0 && !r.endsBefore(row)
 }
+
+// endsBefore reports whether row lies behind the region.
+func (r *Region) endsBefore(row []byte) bool { return len(r.End) > 0 && bytes.Compare(row, r.End) >= 0 }
 
 // at is the region on another server.
 func (r *Region) at(server wire.ServerName) *Region {
@@ -44,6 +48,17 @@ func (r *Region) at(server wire.ServerName) *Region {
 type layout struct {
 	table   string
 	regions []*Region
+	heads   []uint64 // of the regions' starts, by which rows are told apart sooner than by their bytes
+}
+
+// head is the first bytes of a row, which compare as it does where they differ.
+func head(row []byte) uint64 {
+	if len(row) >= 8 {
+		return binary.BigEndian.Uint64(row)
+	}
+	var padded [8]byte
+	copy(padded[:], row)
+	return binary.BigEndian.Uint64(padded[:])
 }
 
 // newLayout sorts regions and makes them share the limiters of those of the same name in old, which may be nil. moved
@@ -78,7 +93,11 @@ func newLayout(table string, regions []*Region, old *layout, slots int) (l *layo
 			}
 		}
 	}
-	return &layout{table: table, regions: regions}, moved
+	l = &layout{table: table, regions: regions}
+	for _, r := range regions {
+		l.heads = append(l.heads, head(r.Start))
+	}
+	return l, moved
 }
 
 // find returns the region that row belongs into, nil where there is a hole, as for a moment during a split or merge. It
@@ -92,10 +111,11 @@ func (l *layout) find(row []byte) *Region {
 
 // index is that of the last region that does not start behind row, -1 if all do.
 func (l *layout) index(row []byte) int {
-	low, high := 0, len(l.regions)
+	wanted := head(row)
+	low, high := 0, len(l.heads)
 	for low < high {
 		mid := int(uint(low+high) / 2)
-		if bytes.Compare(l.regions[mid].Start, row) <= 0 {
+		if h := l.heads[mid]; h < wanted || h == wanted && bytes.Compare(l.regions[mid].Start, row) <= 0 {
 			low = mid + 1
 		} else {
 			high = mid
@@ -134,5 +154,5 @@ func (l *layout) moved(name []byte, server wire.ServerName) *layout {
 	}
 	regions := slices.Clone(l.regions)
 	regions[i] = regions[i].at(server)
-	return &layout{table: l.table, regions: regions}
+	return &layout{table: l.table, regions: regions, heads: l.heads}
 }

@@ -12,7 +12,10 @@ import (
 
 func TestLayout_FindsTheRegionOfEveryRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		key := rapid.SliceOfN(rapid.SampledFrom([]byte{0, ',', 'a', 'b', 0xff}), 1, 3)
+		common := rapid.SampledFrom([]string{"", "salt", "salt+uid"}).Draw(t, "common")
+		key := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0, ',', 'a', 'b', 0xff}), 1, 3), func(k []byte) []byte {
+			return append([]byte(common), k...)
+		})
 		starts := rapid.SliceOfNDistinct(key, 0, 8, func(k []byte) string { return string(k) }).Draw(t, "starts")
 		slices.SortFunc(starts, bytes.Compare)
 		starts = append([][]byte{nil}, starts...)

@@ -25,34 +25,35 @@ func (b *Batch) dispatch(p *part) {
 	blk.held = held
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p.queue = append(p.queue, blk)
-	if !p.busy {
-		p.busy = true
-		b.wg.Go(func() { b.drain(p) })
+	before := p.last
+	p.last = blk
+	if before != nil {
+		before.next = blk
+		return
 	}
+	blk.batch, blk.part = b, p
+	b.wg.Add(1)
+	go blk.run()
 }
 
-// drain sends the queue of a part until it is empty.
-func (b *Batch) drain(p *part) {
-	for {
-		b.mu.Lock()
-		if len(p.queue) == 0 {
-			p.busy = false
-			b.mu.Unlock()
-			return
-		}
-		blk := p.queue[0]
-		p.queue = p.queue[:copy(p.queue, p.queue[1:])]
-		failed := b.err != nil
-		b.mu.Unlock()
-		if !failed {
+// drain sends the blocks of a part, of which blk is the first, until there are no more.
+func (b *Batch) drain(p *part, blk *block) {
+	defer b.wg.Done()
+	for blk != nil {
+		if !b.failed() {
 			if err := b.c.deliver(b.ctx, b.table, b.layout, blk); err != nil {
 				b.fail(err)
 			} else {
 				b.applied.Store(true)
 			}
 		}
-		b.c.recycle(blk)
+		sent := blk
+		b.mu.Lock()
+		if blk = sent.next; blk == nil {
+			p.last = nil
+		}
+		b.mu.Unlock()
+		b.c.recycle(sent)
 	}
 }
 
@@ -166,25 +167,10 @@ func (c *Client) deliverHalves(ctx context.Context, a *attempt, blk *block, caus
 
 // write makes one request of a block. With an error, left is what of it failed, nil standing for all.
 func (c *Client) write(ctx context.Context, region *Region, blk *block) (left *block, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
-	defer cancel()
-	if err := region.slots.acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer region.slots.release()
-	server := c.pool.limit(region.addr)
-	if err := server.acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer server.release()
-	conn, err := c.pool.calls(ctx, region.addr)
-	if err != nil {
-		return nil, err
-	}
 	blk.param = blk.AppendRegionAction(blk.param[:0], region.Name, wire.TableDurability)
 	blk.pieces = [2][]byte{blk.param, blk.Block()}
 	blk.request = rpc.Request{Method: wire.MethodMulti, Param: blk.pieces[:1], Cells: blk.pieces[1:]}
-	response, err := conn.Call(ctx, &blk.request)
+	response, err := c.inTurn(ctx, region, &blk.request, c.pool.calls)
 	if err != nil {
 		return nil, err
 	}
@@ -192,56 +178,21 @@ func (c *Client) write(ctx context.Context, region *Region, blk *block) (left *b
 	return c.failures(blk, response.Param)
 }
 
-// failures reads the answer to a block. With an error, which is the worst one, left is the mutations that failed.
+// failures reads the answer to a block. With an error, which is the worst one, left is the mutations that failed, nil
+// standing for all.
 func (c *Client) failures(blk *block, answer []byte) (left *block, err error) {
-	results := wire.NewMultiResults(answer)
-	var worst *wire.Exception
-	for results.NextFailure() {
-		e := results.Exception
-		if results.Index == wire.WholeRegion {
-			return nil, e
-		}
-		if results.Index < 0 || results.Index >= blk.Actions() {
-			return nil, fmt.Errorf("write: %w: answer to action %d of %d", wire.ErrMalformed, results.Index, blk.Actions())
-		}
+	results := newOutcome(answer, blk.Actions())
+	for results.nextFailure() {
 		if left == nil {
 			left = c.block()
+			left.mixed = true
 		}
 		left.Add(blk.Action(results.Index))
-		if worst == nil || worse(e, worst) {
-			worst = e
-		}
 	}
-	switch {
-	case results.Err() != nil:
-		err = results.Err()
-	case results.Answered() != blk.Actions():
-		err = fmt.Errorf("write: %w: %d actions answered of %d", wire.ErrMalformed, results.Answered(), blk.Actions())
-	case worst != nil:
-		left.mixed = true
-		return left, worst
-	default:
-		return nil, nil
-	}
-	if left != nil {
+	whole, err := results.end()
+	if whole && left != nil {
 		c.recycle(left)
+		left = nil
 	}
-	return nil, err
-}
-
-// worse orders exceptions by how far back they throw us: a mutation that can never succeed ends the whole block.
-func worse(a, b *wire.Exception) bool {
-	rank := func(e *wire.Exception) int {
-		switch judge(e, 1, 0).step {
-		case giveUp:
-			return 3
-		case split:
-			return 2
-		case relocate:
-			return 1
-		default:
-			return 0
-		}
-	}
-	return rank(a) > rank(b)
+	return left, err
 }

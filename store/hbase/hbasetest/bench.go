@@ -70,6 +70,8 @@ type Measured struct {
 	Sum   uint64        // of their values
 	Wall  time.Duration // from beginning to end
 	CPU   time.Duration // of the whole process, with compiling and collecting garbage
+	// Allocated is the bytes of memory taken from the heap, whether they were freed since or not.
+	Allocated uint64
 }
 
 // JavaBench starts HBase's Java client with both compilers and a heap of 1 GiB. It ends with the test.
@@ -127,7 +129,7 @@ func (j *JavaBench) ask(format string, args ...any) (m Measured) {
 	if len(answer) != 1 {
 		j.t.Fatalf("%s: the answer has %d lines, want 1", question, len(answer))
 	}
-	if _, err := fmt.Sscanf(answer[0], "%d %d %d %d", &m.Cells, &m.Sum, &m.Wall, &m.CPU); err != nil {
+	if _, err := fmt.Sscanf(answer[0], "%d %d %d %d %d", &m.Cells, &m.Sum, &m.Wall, &m.CPU, &m.Allocated); err != nil {
 		j.t.Fatalf("%s: parse answer %q: %v", question, answer[0], err)
 	}
 	return m

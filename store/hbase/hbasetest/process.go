@@ -5,6 +5,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // logTail is how much of the end of each log is printed where a test failed, in bytes.
@@ -42,6 +43,18 @@ func (p *Process) Log() string {
 		return fmt.Sprintf("(no log: %v)", err)
 	}
 	return string(content)
+}
+
+// CPU is the processor time that the present run of the process has used so far. It is known on Linux only; elsewhere it
+// is 0.
+func (p *Process) CPU() time.Duration {
+	p.t.Helper()
+	p.mustRun("measure")
+	used, err := processorTime(p.s.run.cmd.Process.Pid)
+	if err != nil {
+		p.t.Errorf("measure %s: %v", p.s.name, err)
+	}
+	return used
 }
 
 // AwaitLog returns when the log of the present run contains text. It fails the test when the process ends without

@@ -20,20 +20,23 @@ type Request struct {
 	Cells [][]byte
 	// Priority is the server's queue for the call. Default: the server chooses.
 	Priority uint32
+	// Deadline ends the call as the end of its context does, for less than a context of its own. Default: none.
+	Deadline time.Time
 }
 
 // maxRequest bounds a request where the protocol does; servers refuse much smaller ones (hbase.ipc.max.request.size).
 const maxRequest = 1<<31 - 1
 
-// call is a request on its way.
+// call is a request on its way. It is used again for another one when nobody else can touch it any more: see recycle.
 type call struct {
-	id     uint32
+	header wire.RequestHeader
 	prefix []byte // the frame up to the param
 	param  [][]byte
 	cells  [][]byte
 	size   int // bytes of the whole frame
 
 	outcome chan outcome // gets exactly one value, unless the call was forgotten
+	timer   *time.Timer  // for the deadline of the request; nil until one has had one
 	start   int64        // when it was queued, on the clock of Conn.received
 
 	// Guarded by Conn.mu.
@@ -59,9 +62,9 @@ type outcome struct {
 // *wire.Exception when the server answered with one, or what else happened, and tells whether the request may have been
 // received.
 //
-// The deadline of ctx is sent along, so that the server drops what nobody waits for. A call whose context ends is
-// forgotten: it returns at once or, when it is just being written, within the WriteTimeout; its late response is
-// dropped.
+// The deadline, that of ctx or of the request, is sent along, so that the server drops what nobody waits for. A call
+// whose context or time ends is forgotten: it returns at once or, when it is just being written, within the
+// WriteTimeout; its late response is dropped.
 func (c *Conn) Call(ctx context.Context, req *Request) (*Response, error) {
 	start := time.Now()
 	size := length(req.Param) + length(req.Cells)
@@ -83,7 +86,11 @@ func (c *Conn) call(ctx context.Context, req *Request) (response *Response, sent
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
-	k := &call{param: req.Param, cells: req.Cells, outcome: make(chan outcome, 1)}
+	k, ok := c.idle.Get().(*call)
+	if !ok {
+		k = &call{outcome: make(chan outcome, 1)}
+	}
+	k.param, k.cells = req.Param, req.Cells
 	if c.cfg.Compression != wire.NoCompression && len(req.Cells) > 0 {
 		block, err := c.cfg.Compression.Compress(nil, req.Cells...)
 		if err != nil {
@@ -94,21 +101,41 @@ func (c *Conn) call(ctx context.Context, req *Request) (response *Response, sent
 	if err := c.enqueue(ctx, k, req); err != nil {
 		return nil, false, err
 	}
+	var expired <-chan time.Time
+	if !req.Deadline.IsZero() {
+		expired = k.expire(time.Until(req.Deadline))
+	}
 	select {
 	case out := <-k.outcome:
 		return c.finish(k, out)
 	case <-ctx.Done():
-		return c.abandon(ctx, k)
+		return c.abandon(k, ctx.Err())
+	case <-expired:
+		return c.abandon(k, context.DeadlineExceeded)
 	}
+}
+
+// expire sets the call's timer, whose channel it returns.
+func (k *call) expire(after time.Duration) <-chan time.Time {
+	if k.timer == nil {
+		k.timer = time.NewTimer(after)
+	} else {
+		k.timer.Reset(after)
+	}
+	return k.timer.C
 }
 
 // enqueue gives the call an id and hands it to the writer.
 func (c *Conn) enqueue(ctx context.Context, k *call, req *Request) error {
 	param, cells := length(k.param), length(k.cells)
-	header := wire.RequestHeader{Method: req.Method, CellBlock: cells, Priority: req.Priority}
-	if deadline, ok := ctx.Deadline(); ok {
+	k.header = wire.RequestHeader{Method: req.Method, CellBlock: cells, Priority: req.Priority}
+	deadline := req.Deadline
+	if d, ok := ctx.Deadline(); ok && (deadline.IsZero() || d.Before(deadline)) {
+		deadline = d
+	}
+	if !deadline.IsZero() {
 		// At least 1: a deadline that has just passed must not read as none.
-		header.Timeout = uint32(min(max(time.Until(deadline).Milliseconds(), 1), 1<<31-1))
+		k.header.Timeout = uint32(min(max(time.Until(deadline).Milliseconds(), 1), 1<<31-1))
 	}
 	if param+cells > maxRequest-1<<10 {
 		return fmt.Errorf("request of %d bytes is beyond what a frame can hold", param+cells)
@@ -120,11 +147,10 @@ func (c *Conn) enqueue(ctx context.Context, k *call, req *Request) error {
 		defer c.mu.Unlock()
 		return c.err
 	}
-	k.id = c.newID()
-	header.CallID = k.id
-	k.prefix = wire.AppendRequestPrefix(make([]byte, 0, 64), &header, param)
+	k.header.CallID, k.state = c.newID(), queued
+	k.prefix = wire.AppendRequestPrefix(k.prefix[:0], &k.header, param)
 	k.size = len(k.prefix) + param + cells
-	c.calls[k.id] = k
+	c.calls[k.header.CallID] = k
 	c.queue = append(c.queue, k)
 	c.mu.Unlock()
 
@@ -149,6 +175,7 @@ func (c *Conn) newID() uint32 {
 func (c *Conn) finish(k *call, out outcome) (response *Response, sent bool, err error) {
 	if out.err == nil {
 		// The server has answered, so it had the whole request and nobody reads the pieces any more.
+		c.recycle(k)
 		if err := c.decompress(out.response); err != nil {
 			out.response.Release()
 			return nil, true, err
@@ -162,12 +189,28 @@ func (c *Conn) finish(k *call, out outcome) (response *Response, sent bool, err 
 	return nil, c.settle(k), out.err
 }
 
-// abandon forgets a call whose context has ended, unless its outcome came first.
-func (c *Conn) abandon(ctx context.Context, k *call) (response *Response, sent bool, err error) {
+// recycle keeps a call that has got its response for another one. The reader has let go of it; the writer has when it has
+// said that it wrote it, and if that comes only now the call is left to the garbage collector, as are all that end in any
+// other way.
+func (c *Conn) recycle(k *call) {
+	if k.timer != nil {
+		k.timer.Stop()
+	}
 	c.mu.Lock()
-	waiting := c.calls[k.id] == k
+	free := k.state == written
+	c.mu.Unlock()
+	if free {
+		k.param, k.cells = nil, nil
+		c.idle.Put(k)
+	}
+}
+
+// abandon forgets a call whose context or time has ended, unless its outcome came first.
+func (c *Conn) abandon(k *call, reason error) (response *Response, sent bool, err error) {
+	c.mu.Lock()
+	waiting := c.calls[k.header.CallID] == k
 	if waiting {
-		delete(c.calls, k.id)
+		delete(c.calls, k.header.CallID)
 	}
 	c.mu.Unlock()
 	if !waiting {
@@ -177,7 +220,7 @@ func (c *Conn) abandon(ctx context.Context, k *call) (response *Response, sent b
 	if silent := c.silence(k); sent && silent >= c.cfg.StallTimeout {
 		c.fail(fmt.Errorf("server was silent for %v while a call waited", silent.Round(time.Millisecond)))
 	}
-	return nil, sent, ctx.Err()
+	return nil, sent, reason
 }
 
 // settle waits until the writer has no use for the pieces of a call any more, and reports whether the server may have

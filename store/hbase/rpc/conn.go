@@ -29,6 +29,7 @@ type Conn struct {
 	received atomic.Int64 // when the last bytes came, as a duration since started
 	answered atomic.Bool  // whether a response ever came
 	buffers  pools
+	idle     sync.Pool     // of *call that nobody holds
 	wake     chan struct{} // holds one token when queue may have become non-empty
 	done     chan struct{} // closed by fail
 	wg       sync.WaitGroup

@@ -55,7 +55,7 @@ func TestCall_CarriesParamAndCells(t *testing.T) {
 }
 
 func TestCall_SendsItsDeadline(t *testing.T) {
-	headers := make(chan wire.RequestHeader, 2)
+	headers := make(chan wire.RequestHeader, 3)
 	s := serve(t, nil, func(p *peer, q request) { headers <- q.RequestHeader; echo(p, q) })
 	c := s.dial(nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -65,11 +65,18 @@ func TestCall_SendsItsDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	sooner := rpc.Request{Method: "Echo", Deadline: time.Now().Add(time.Minute)}
+	if _, err := c.Call(ctx, &sooner); err != nil {
+		t.Fatal(err)
+	}
 	if got := <-headers; got.Method != "Echo" || got.Timeout == 0 || got.Timeout > 3_600_000 {
 		t.Errorf("with a deadline in an hour: got %+v", got)
 	}
 	if got := <-headers; got.Timeout != 0 {
 		t.Errorf("without a deadline: got %+v", got)
+	}
+	if got := <-headers; got.Timeout == 0 || got.Timeout > 60_000 {
+		t.Errorf("with a deadline of its own in a minute: got %+v", got)
 	}
 }
 
@@ -144,6 +151,70 @@ func TestCall_CancelledIsForgotten(t *testing.T) {
 	arrived <- <-late
 	if got, err := text(t.Context(), c, "two"); err != nil || got != "two" {
 		t.Errorf("next call: got %q, %v", got, err)
+	}
+}
+
+// Calls are used again. Whatever comes late, be it the response, the end of the time or that of the context, must not
+// reach the call that has the place of an earlier one.
+func TestCall_LateEndsReachNoOtherCall(t *testing.T) {
+	var held []request
+	s := serve(t, nil, func(p *peer, q request) {
+		switch q.param[0] - '0' {
+		case 0: // much later
+			held = append(held, q)
+		case 1:
+			p.refuse(q.CallID, &wire.Exception{Class: "x.CallTimeoutException", Message: string(q.param)})
+		default:
+			echo(p, q)
+		}
+		if len(held) == 20 {
+			for _, q := range held {
+				echo(p, q)
+			}
+			held = held[:0]
+		}
+	})
+	c := s.dial(nil)
+	var answered, ended atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			for i := range 300 {
+				ctx, cancel := context.WithCancel(t.Context())
+				want := fmt.Sprintf("%d: %d of %d", i%4, i, w)
+				request := rpc.Request{Method: "Echo", Param: [][]byte{[]byte(want)}}
+				request.Deadline = time.Now().Add(time.Duration(i%7) * 300 * time.Microsecond)
+				if i%3 == 0 {
+					time.AfterFunc(time.Duration(i%5)*100*time.Microsecond, cancel)
+				}
+				response, err := c.Call(ctx, &request)
+				var exception *wire.Exception
+				switch {
+				case err == nil:
+					if got := string(response.Param); got != want {
+						t.Errorf("call %q got the answer %q", want, got)
+					}
+					response.Release()
+					answered.Add(1)
+				case errors.As(err, &exception):
+					if exception.Message != want {
+						t.Errorf("call %q got the exception %q", want, exception.Message)
+					}
+				case ctx.Err() == nil && time.Now().Before(request.Deadline):
+					t.Errorf("call %q ended too soon: %v", want, err)
+				case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+					t.Errorf("call %q: got %v, want the end of its time", want, err)
+				default:
+					ended.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if answered.Load() == 0 || ended.Load() == 0 || c.InFlight() != 0 {
+		t.Errorf("%d calls were answered, %d ended, %d are in flight; want some, some, 0", answered.Load(), ended.Load(),
+			c.InFlight())
 	}
 }
 

@@ -116,24 +116,44 @@ func NewCellIter(block []byte) CellIter { return CellIter{block: block} }
 
 // Next moves to the next cell; false means the end, or a fault that Err tells.
 func (it *CellIter) Next() bool {
-	b := it.block[it.pos:]
-	if len(b) == 0 || it.err != nil {
-		return false
-	}
-	if len(b) < cellPrefix {
-		return it.fail("length cut off")
-	}
-	n := uint64(binary.BigEndian.Uint32(b))
-	if n > uint64(len(b)-cellPrefix) {
-		return it.fail("cell is longer than the block")
-	}
-	kv := b[cellPrefix : cellPrefix+int(n)]
-	if !it.keyValue(kv) {
+	kv, ok := it.peek()
+	if !ok || !it.keyValue(kv) {
 		return false
 	}
 	it.pos += cellPrefix + len(kv)
 	it.count++
 	return true
+}
+
+// Skip moves over the next n cells, of which it reads nothing but the lengths, and returns them as a block of their own.
+// false means that there are not so many, or a fault that Err tells.
+func (it *CellIter) Skip(n int) (block []byte, ok bool) {
+	start := it.pos
+	for range n {
+		kv, ok := it.peek()
+		if !ok {
+			return nil, false
+		}
+		it.pos += cellPrefix + len(kv)
+		it.count++
+	}
+	return it.block[start:it.pos:it.pos], true
+}
+
+// peek is the bytes of the next cell without its length.
+func (it *CellIter) peek() (kv []byte, ok bool) {
+	b := it.block[it.pos:]
+	if len(b) == 0 || it.err != nil {
+		return nil, false
+	}
+	if len(b) < cellPrefix {
+		return nil, it.fail("length cut off")
+	}
+	n := uint64(binary.BigEndian.Uint32(b))
+	if n > uint64(len(b)-cellPrefix) {
+		return nil, it.fail("cell is longer than the block")
+	}
+	return b[cellPrefix : cellPrefix+int(n)], true
 }
 
 func (it *CellIter) keyValue(kv []byte) bool {
@@ -168,10 +188,10 @@ func (it *CellIter) keyValue(kv []byte) bool {
 	return true
 }
 
-// Count is the number of cells Next has handed out.
+// Count is the number of cells Next and Skip have passed.
 func (it *CellIter) Count() int { return it.count }
 
-// Rest is the part of the block behind the current cell.
+// Rest is the part of the block behind the last cell that was passed.
 func (it *CellIter) Rest() []byte { return it.block[it.pos:] }
 
 // Err is nil when all cells handed out so far were well formed.

@@ -154,6 +154,14 @@ func FuzzCells(f *testing.F) {
 				t.Errorf("cell %d of %x: got %+v again, want %+v", it.Count(), b, again.Cell, c)
 			}
 		}
+		skip := wire.NewCellIter(b)
+		if block, ok := skip.Skip(it.Count()); !ok || len(block) != len(b)-len(it.Rest()) || skip.Count() != it.Count() {
+			t.Errorf("%x: got over %d cells of %d bytes, want %d of %d", b, skip.Count(), len(block), it.Count(),
+				len(b)-len(it.Rest()))
+		}
+		if _, ok := skip.Skip(1); ok && it.Err() == nil {
+			t.Errorf("%x: got over a cell behind the last one", b)
+		}
 	})
 }
 

@@ -24,13 +24,21 @@ import org.apache.hadoop.hbase.util.Bytes;
  *                                      and so on
  *   check TABLE                        compares all cells with what they should be
  *
- * The answer to each is "ok 1" and the line "CELLS SUM WALL CPU": the number of cells, the sum of their values, the
- * time from beginning to end, and the CPU time of all threads of this process, both in nanoseconds; or it is "error"
+ * The answer to each is "ok 1" and the line "CELLS SUM WALL CPU ALLOCATED": the number of cells, the sum of their
+ * values, the time from beginning to end, the CPU time of all threads of this process, both in nanoseconds, and the
+ * bytes of memory that the threads have taken from the heap, but for those that ended in the meantime; or it is "error"
  * and what was wrong on the same line.
  */
 public class Bench {
   static final int SERIES = 100_000, POINTS = 10, REGIONS = 8;
   static final byte[] FAMILY = {'t'};
+
+  /** Where jobs run. Its threads stay, so that what they have allocated can be asked for. */
+  static final ExecutorService THREADS = Executors.newCachedThreadPool(job -> {
+    Thread thread = new Thread(job);
+    thread.setDaemon(true);
+    return thread;
+  });
 
   /** What a command has handled. */
   static class Count {
@@ -55,12 +63,13 @@ public class Bench {
       for (String line; (line = in.readLine()) != null; out.flush()) {
         try {
           Count count = new Count();
-          long wall = System.nanoTime(), cpu = cpuTime();
+          long wall = System.nanoTime(), cpu = cpuTime(), allocated = allocated();
           run(connection, line.split(" "), count);
           wall = System.nanoTime() - wall;
           cpu = cpuTime() - cpu;
+          allocated = allocated() - allocated;
           out.println("ok 1");
-          out.println(count.cells + " " + count.sum + " " + wall + " " + cpu);
+          out.println(count.cells + " " + count.sum + " " + wall + " " + cpu + " " + Math.max(allocated, 0));
         } catch (Exception e) {
           e.printStackTrace();
           out.println("error " + e.toString().replace('\n', ' '));
@@ -72,6 +81,15 @@ public class Bench {
   static long cpuTime() {
     return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean())
         .getProcessCpuTime();
+  }
+
+  static long allocated() {
+    com.sun.management.ThreadMXBean threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+    long sum = 0;
+    for (long bytes : threads.getThreadAllocatedBytes(threads.getAllThreadIds())) {
+      sum += Math.max(bytes, 0); // It is -1 for a thread that has just ended.
+    }
+    return sum;
   }
 
   static void run(Connection connection, String[] words, Count count) throws Exception {
@@ -206,20 +224,15 @@ public class Bench {
 
   /** Runs jobs side by side; the first that fails has the word. */
   static void together(List<Job> jobs) throws Exception {
-    ExecutorService threads = Executors.newFixedThreadPool(jobs.size());
-    try {
-      List<Future<Void>> ends = new ArrayList<>();
-      for (Job job : jobs) {
-        ends.add(threads.submit((Callable<Void>) () -> {
-          job.run();
-          return null;
-        }));
-      }
-      for (Future<Void> end : ends) {
-        end.get();
-      }
-    } finally {
-      threads.shutdownNow();
+    List<Future<Void>> ends = new ArrayList<>();
+    for (Job job : jobs) {
+      ends.add(THREADS.submit((Callable<Void>) () -> {
+        job.run();
+        return null;
+      }));
+    }
+    for (Future<Void> end : ends) {
+      end.get();
     }
   }
 }

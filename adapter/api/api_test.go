@@ -1,0 +1,319 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	v1 "github.com/prometheus/prometheus/web/api/v1"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+
+	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/promstore"
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/storetest"
+)
+
+var clock = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// The test's data: an hour of four series.
+var (
+	dataEnd   = clock.UnixMilli()
+	dataStart = dataEnd - time.Hour.Milliseconds()
+)
+
+// newHandler returns a handler on a store with the test's data.
+func newHandler(t *testing.T, change func(*api.Config)) *api.Handler {
+	st := storetest.NewMem()
+	logger := slog.New(slog.DiscardHandler)
+	settings, _, err := catalog.Init(t.Context(), st, "promtsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uids := uid.New(uid.Config{
+		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, CacheEntries: 1000,
+	})
+	t.Cleanup(uids.Close)
+	now := func() time.Time { return clock }
+	otlp := promstore.Appendable{Appender: ingest.New(ingest.Config{
+		Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: now,
+		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
+	})}
+	fill(t, otlp)
+	registry := prometheus.NewRegistry()
+	c := api.Config{
+		Queryable: promstore.New(promstore.Config{Querier: query.New(query.Config{
+			Store: st, Settings: settings, Logger: logger,
+			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
+		})}),
+		OTLP: otlp, Build: v1.PrometheusVersion{Version: "3.0.0"}, Logger: logger, Now: now,
+		Registerer: registry, Gatherer: registry,
+	}
+	if change != nil {
+		change(&c)
+	}
+	h, err := api.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func fill(t *testing.T, to storage.AppendableV2) {
+	app := to.AppenderV2(t.Context())
+	add := func(f func(i int) float64, labelPairs ...string) {
+		for i := range 241 {
+			at := dataStart + int64(i)*15_000
+			_, err := app.Append(0, labels.FromStrings(labelPairs...), 0, at, f(i), nil, nil, storage.AOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	one := func(int) float64 { return 1 }
+	add(one, "__name__", "up", "job", "api", "instance", "a:80")
+	add(one, "__name__", "up", "job", "node", "instance", "b:80")
+	add(func(i int) float64 { return float64(3 * i) }, "__name__", "http_requests_total", "job", "api", "instance", "a:80")
+	add(one, "__name__", "target_info", "service.name", "shop")
+	if err := app.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHandler_ComputesWithPrometheusEngine(t *testing.T) {
+	h := newHandler(t, nil)
+	form := url.Values{"query": {"sum(rate(http_requests_total[5m])) + on() count(up)"}, "time": {seconds(dataEnd)}}
+	const want = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1795262400,"2.2"]}]}}`
+	if got := do(h, "POST", "/api/v1/query", form.Encode()).Body.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Only what is listed is served, whatever the module's API has.
+func TestHandler_ServesNothingElse(t *testing.T) {
+	h := newHandler(t, func(c *api.Config) { c.OTLP = nil })
+	for _, path := range []string{
+		"", "read", "write", "otlp/v1/metrics", "admin/tsdb/delete_series", "admin/tsdb/snapshot",
+		"admin/tsdb/clean_tombstones", "notifications", "notifications/live", "status/walreplay", "status/tsdb/blocks",
+		"search/metric_names", "openapi.yaml", "features", "scrape_pools/config", "targets/relabel_steps",
+		"label//values", "label/a/b/values", "label/values", "nosuch", "query/../write",
+	} {
+		for _, method := range []string{"GET", "POST", "PUT"} {
+			if got := do(h, method, "/api/v1/"+path, ""); got.Code != http.StatusNotFound ||
+				!strings.Contains(got.Body.String(), `"errorType":"not_found"`) {
+				t.Errorf("%s %s: got %d %s", method, path, got.Code, got.Body)
+			}
+		}
+	}
+	if got := do(h, "PUT", "/api/v1/query", ""); got.Code != http.StatusMethodNotAllowed {
+		t.Errorf("PUT query: got %d", got.Code)
+	}
+	if got := do(h, "POST", "/api/v1/status/tsdb", ""); got.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST status/tsdb: got %d", got.Code)
+	}
+}
+
+// failing is a Queryable whose Selects fail.
+type failing struct{ err error }
+
+func (f failing) Select(context.Context, int64, int64, bool, []*labels.Matcher) (query.SeriesSet, error) {
+	return nil, f.err
+}
+
+func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{fmt.Errorf("read: %w", store.ErrUnavailable), http.StatusServiceUnavailable},
+		{store.ErrClosed, http.StatusServiceUnavailable},
+		{context.DeadlineExceeded, http.StatusServiceUnavailable},
+		{query.ErrLimit, http.StatusUnprocessableEntity},
+		{store.ErrCorrupt, http.StatusUnprocessableEntity},
+	} {
+		h := newHandler(t, func(config *api.Config) {
+			config.Queryable = promstore.New(promstore.Config{Querier: failing{c.err}})
+		})
+		for _, path := range []string{"query?query=up", "series?match[]=up", "labels", "label/a/values", "status/tsdb"} {
+			got := do(h, "GET", "/api/v1/"+path, "")
+			if got.Code != c.want || !strings.Contains(got.Body.String(), c.err.Error()) {
+				t.Errorf("%v, %s: got %d %s, want %d", c.err, path, got.Code, got.Body, c.want)
+			}
+		}
+	}
+}
+
+// waiting is a Querier whose Selects wait for the end of their context.
+type waiting struct {
+	running atomic.Int32
+	began   chan struct{}
+}
+
+func (w *waiting) Select(ctx context.Context, _, _ int64, _ bool, _ []*labels.Matcher) (query.SeriesSet, error) {
+	w.running.Add(1)
+	w.began <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestHandler_BoundsQueriesAtATime(t *testing.T) {
+	source := &waiting{began: make(chan struct{}, 10)}
+	h := newHandler(t, func(c *api.Config) {
+		c.Queryable, c.MaxConcurrency = promstore.New(promstore.Config{Querier: source}), 1
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r := httptest.NewRequest("GET", "/api/v1/query?query=up", nil).WithContext(ctx)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	<-source.began
+	got := do(h, "GET", "/api/v1/query?query=up&timeout=10ms", "")
+	if got.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(got.Body.String(), "--query.max-concurrency allows 1") {
+		t.Errorf("got %d %s", got.Code, got.Body)
+	}
+	if n := source.running.Load(); n != 1 {
+		t.Errorf("%d queries ran", n)
+	}
+	cancel()
+	<-done
+}
+
+func TestNew_RefusesBadLimits(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	sound := api.Config{
+		Queryable: promstore.New(promstore.Config{}), Gatherer: registry, Logger: slog.New(slog.DiscardHandler),
+	}
+	for flag, spoil := range map[string]func(*api.Config){
+		"--query.timeout":         func(c *api.Config) { c.Timeout = -1 },
+		"--query.max-samples":     func(c *api.Config) { c.MaxSamples = -1 },
+		"--query.lookback-delta":  func(c *api.Config) { c.LookbackDelta = 1 },
+		"--query.max-concurrency": func(c *api.Config) { c.MaxConcurrency = 1 << 20 },
+		"Queryable":               func(c *api.Config) { c.Queryable = nil },
+	} {
+		c := sound
+		spoil(&c)
+		if _, err := api.New(c); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+}
+
+// otlpBody is an OTLP request with a gauge and, if asked, an exponential histogram.
+func otlpBody(t *testing.T, withHistogram bool) []byte {
+	metrics := pmetric.NewMetrics()
+	resource := metrics.ResourceMetrics().AppendEmpty()
+	resource.Resource().Attributes().PutStr("service.name", "shop")
+	list := resource.ScopeMetrics().AppendEmpty().Metrics()
+	gauge := list.AppendEmpty()
+	gauge.SetName("queue.length")
+	point := gauge.SetEmptyGauge().DataPoints().AppendEmpty()
+	point.SetTimestamp(pcommon.NewTimestampFromTime(clock))
+	point.SetDoubleValue(42)
+	point.Attributes().PutStr("queue.name", "mail")
+	if withHistogram {
+		h := list.AppendEmpty()
+		h.SetName("duration")
+		h.SetEmptyExponentialHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+		p := h.ExponentialHistogram().DataPoints().AppendEmpty()
+		p.SetTimestamp(pcommon.NewTimestampFromTime(clock))
+		p.SetCount(1)
+		p.SetZeroCount(1)
+	}
+	body, err := pmetricotlp.NewExportRequestFromMetrics(metrics).MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func postOTLP(h http.Handler, body []byte) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "/api/v1/otlp/v1/metrics", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/x-protobuf")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestOTLP_StoresMetrics(t *testing.T) {
+	h := newHandler(t, nil)
+	for withHistogram, status := range map[bool]int{false: http.StatusOK, true: http.StatusBadRequest} {
+		got := postOTLP(h, otlpBody(t, withHistogram))
+		if got.Code != status || withHistogram && !strings.Contains(got.Body.String(), "native histograms are not stored") {
+			t.Errorf("with a histogram %v: got %d %s", withHistogram, got.Code, got.Body)
+		}
+		const want = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"queue_length",` +
+			`"job":"shop","queue_name":"mail"},"value":[1795262400,"42"]}]}}`
+		form := "query=queue_length&time=" + seconds(dataEnd)
+		if got := do(h, "POST", "/api/v1/query", form).Body.String(); got != want {
+			t.Errorf("with a histogram %v:\n got %s\nwant %s", withHistogram, got, want)
+		}
+	}
+	if got := do(h, "GET", "/api/v1/otlp/v1/metrics", ""); got.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: got %d", got.Code)
+	}
+	if got := postOTLP(h, []byte("no protobuf")); got.Code != http.StatusBadRequest {
+		t.Errorf("garbage: got %d", got.Code)
+	}
+}
+
+// brokenAppendable is an AppendableV2 that cannot commit.
+type brokenAppendable struct{ err error }
+
+func (b brokenAppendable) AppenderV2(context.Context) storage.AppenderV2 { return b }
+func (b brokenAppendable) Commit() error                                 { return b.err }
+func (b brokenAppendable) Rollback() error                               { return nil }
+
+func (b brokenAppendable) Append(storage.SeriesRef, labels.Labels, int64, int64, float64, *histogram.Histogram,
+	*histogram.FloatHistogram, storage.AOptions) (storage.SeriesRef, error) {
+	return 0, nil
+}
+
+// What was not committed is never answered with success.
+func TestOTLP_AnswersForAFailedCommit(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{fmt.Errorf("write: %w", store.ErrUnavailable), http.StatusServiceUnavailable},
+		{store.ErrClosed, http.StatusServiceUnavailable},
+		{&promstore.RefusedError{}, http.StatusBadRequest},
+		{io.ErrUnexpectedEOF, http.StatusInternalServerError},
+		{nil, http.StatusOK},
+	} {
+		got := postOTLP(newHandler(t, func(config *api.Config) { config.OTLP = brokenAppendable{c.err} }), otlpBody(t, false))
+		if got.Code != c.want || c.err != nil && !strings.Contains(got.Body.String(), c.err.Error()) {
+			t.Errorf("%v: got %d %s, want %d", c.err, got.Code, got.Body, c.want)
+		}
+		if retry := got.Header().Get("Retry-After") != ""; retry != (c.want == http.StatusServiceUnavailable) {
+			t.Errorf("%v: Retry-After is %v", c.err, retry)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	commonmodel "github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/store"
+)
+
+// explainFlags are the flags of explain.
+type explainFlags struct {
+	store      *storeFlags
+	selector   string
+	start, end string
+	analyze    bool
+}
+
+func addExplain(app *kingpin.Application) (string, command) {
+	cmd := app.Command("explain", "Say how a selector is answered: where its series are found, which rows are read and "+
+		"how, and what that is expected to cost. Samples that a running promtsd still holds in memory are not counted.")
+	f := &explainFlags{store: addStoreFlags(cmd)}
+	cmd.Flag("start", "Start of the time range: RFC 3339, seconds since 1970, or how long ago, such as 6h.").
+		Default("1h").StringVar(&f.start)
+	cmd.Flag("end", "End of it, in the same forms.").Default("0s").StringVar(&f.end)
+	cmd.Flag("analyze", "Carry the query out, and say what it has touched.").BoolVar(&f.analyze)
+	cmd.Arg("selector", `Selector, such as 'up{job="node"}'.`).Required().StringVar(&f.selector)
+	return cmd.FullCommand(), f.explain
+}
+
+func (f *explainFlags) explain(ctx context.Context, env environment) error {
+	now := time.Now()
+	mint, err := parseMoment(f.start, now)
+	if err != nil {
+		return fmt.Errorf("--start=%s: %w", f.start, err)
+	}
+	maxt, err := parseMoment(f.end, now)
+	if err != nil {
+		return fmt.Errorf("--end=%s: %w", f.end, err)
+	}
+	if mint > maxt {
+		return fmt.Errorf("--start=%s is after --end=%s", f.start, f.end)
+	}
+	matchers, err := parser.NewParser(parser.Options{}).ParseMetricSelector(f.selector)
+	if err != nil {
+		return fmt.Errorf("selector %s: %w", f.selector, err)
+	}
+	registry := prometheus.NewRegistry()
+	var st store.Store
+	costs := query.EmbeddedCosts()
+	if f.store.embedded() {
+		st, err = f.store.openExisting(env.logger)
+	} else {
+		costs = query.HBaseCosts()
+		st, err = f.store.open(env.logger, registry)
+	}
+	return withStore(st, err, func(st store.Store) error {
+		settings, err := catalog.Open(ctx, st, f.store.own, nil)
+		if err != nil {
+			return initHint(err)
+		}
+		uids := uid.New(uid.Config{
+			Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: env.logger,
+		})
+		defer uids.Close()
+		q := query.New(query.Config{
+			Store: st, Settings: settings, Costs: costs, Logger: env.logger,
+			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
+		})
+		before := requestsOf(registry)
+		e, err := q.Explain(ctx, mint, maxt, matchers, f.analyze)
+		if err != nil {
+			return err
+		}
+		printExplanation(env.out, e, requestsOf(registry)-before)
+		return nil
+	})
+}
+
+// parseMoment reads a time in milliseconds since 1970.
+func parseMoment(text string, now time.Time) (int64, error) {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		if math.Abs(seconds) > 1<<40 || seconds != seconds {
+			return 0, fmt.Errorf("%v seconds since 1970 are beyond all time", seconds)
+		}
+		return int64(seconds * 1000), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UnixMilli(), nil
+	}
+	if ago, err := commonmodel.ParseDuration(text); err == nil {
+		return now.Add(-time.Duration(ago)).UnixMilli(), nil
+	}
+	return 0, fmt.Errorf("must be a time such as 2026-01-02T15:04:05Z or 1767366245, or how long ago, such as 90m")
+}
+
+// requestsOf is the number of requests to HBase so far.
+func requestsOf(registry *prometheus.Registry) (n uint64) {
+	families, _ := registry.Gather() // what could not be gathered is not counted
+	for _, f := range families {
+		if f.GetName() == "promtsd_hbase_request_duration_seconds" {
+			for _, m := range f.GetMetric() {
+				n += m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return n
+}
+
+func printExplanation(w io.Writer, e query.Explanation, requests uint64) {
+	fmt.Fprintf(w, "series: %d, found by the index's %s among %d candidates\n", e.Series, roads[e.Road], e.Candidates)
+	fmt.Fprintf(w, "hours:  %d\n", e.Hours)
+	t := e.Estimate
+	fmt.Fprintf(w, "plan:   %s\n", describePlan(t))
+	fmt.Fprintf(w, "cost:   %d rows in %d calls and %d blocks, about %s of the store's time\n",
+		t.Gets+t.Scanned, t.Calls, t.Blocks, e.Cost.Round(time.Microsecond))
+	if !e.Analyzed {
+		return
+	}
+	t = e.Actual
+	fmt.Fprintf(w, "\nactual: %s\n", describePlan(t))
+	fmt.Fprintf(w, "rows:   %d touched, %d found\n", t.Gets+t.Scanned, t.Found)
+	fmt.Fprintf(w, "cells:  %d, of %d bytes, with %d samples\n", t.Cells, t.Bytes, t.Samples)
+	fmt.Fprintf(w, "calls:  %d in %d blocks", t.Calls, t.Blocks)
+	if requests > 0 {
+		fmt.Fprintf(w, ", %d requests to HBase, the index's included", requests)
+	}
+	fmt.Fprintf(w, "\ntime:   %s, of which finding the series %s\n",
+		e.Took.Round(time.Microsecond), e.IndexTook.Round(time.Microsecond))
+	for _, warning := range e.Warnings {
+		fmt.Fprintf(w, "warning: %v\n", warning)
+	}
+}
+
+func describePlan(t query.Touched) string {
+	switch {
+	case t.Rows == 0:
+		return "nothing is read"
+	case t.Gets == t.Rows:
+		return fmt.Sprintf("get %d rows by their keys", t.Gets)
+	case t.Gets == 0:
+		return fmt.Sprintf("scan %d rows, of which %d are wanted", t.Scanned, t.Rows)
+	default:
+		return fmt.Sprintf("get %d rows by their keys, scan %d of which %d are wanted", t.Gets, t.Scanned, t.Rows-t.Gets)
+	}
+}
+
+// roads are the words for where series are found.
+var roads = map[index.Road]string{
+	index.NoRoad:     "names alone",
+	index.MemoryRoad: "memory",
+	index.DaysRoad:   "rows of the days asked for",
+	index.ListRoad:   "list of all series",
+	index.RowKeyRoad: "substitute, the row keys of the data table,",
+}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+
+	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// shortLease is for tests that wait until a lease has run out.
+const shortLease = "--write.lease=2s"
+
+// What promtsd logs when it has taken over a journal, when it has lost its own, and when samples may be missing.
+var tookOver = regexp.MustCompile(`msg="took a journal over" writer=([0-9a-f]{16})`)
+
+const (
+	lostJournal    = "another has taken its journal over; beginning a new one"
+	maybeMissing   = "samples may be missing in the answer to a remote read"
+	frozenPatience = 3 * time.Second // of senders, where a promtsd is frozen
+)
+
+// leases lists the writers that have a lease, by their address.
+func (h hbaseTables) leases(t *testing.T) (writers map[string][]string) {
+	t.Helper()
+	writers = map[string][]string{}
+	for _, c := range h.cluster.Scan(h.own()) {
+		if len(c.Row) != 9 || c.Row[0] != 'w' {
+			continue
+		}
+		var lease struct{ Address string }
+		if err := json.Unmarshal(c.Value, &lease); err != nil {
+			t.Fatalf("lease in row %x: %v", c.Row, err)
+		}
+		writers[lease.Address] = append(writers[lease.Address], fmt.Sprintf("%x", c.Row[1:]))
+	}
+	return writers
+}
+
+// awaitWriters returns when only these promtsd have a lease, and each has one: nobody else's journal is left. It
+// returns the names of their writers, in their order.
+func (h hbaseTables) awaitWriters(t *testing.T, all ...*promtest.Process) (writers []string) {
+	t.Helper()
+	promtest.Until(t, "leases are of those who run", func(context.Context) error {
+		found := h.leases(t)
+		writers = nil
+		for _, p := range all {
+			if len(found[p.URL()]) == 1 {
+				writers = append(writers, found[p.URL()][0])
+			}
+		}
+		if len(writers) < len(all) || len(found) > len(all) {
+			return fmt.Errorf("the leases are %v", found)
+		}
+		return nil
+	})
+	return writers
+}
+
+// takenOver counts who took over whose journal, by writer.
+func takenOver(all ...*promtest.Process) map[string]int {
+	times := map[string]int{}
+	for _, p := range all {
+		for _, found := range tookOver.FindAllStringSubmatch(p.Log(), -1) {
+			times[found[1]]++
+		}
+	}
+	return times
+}
+
+// assertTakenOver checks that the journals of these writers were taken over exactly once, and nobody's more often. On a
+// busy machine a lease may run out whose writer lives.
+func assertTakenOver(t *testing.T, all []*promtest.Process, writers ...string) {
+	t.Helper()
+	times := takenOver(all...)
+	for _, w := range writers {
+		if times[w] == 0 {
+			t.Errorf("the journal of writer %s was not taken over", w)
+		}
+	}
+	for w, n := range times {
+		if n > 1 {
+			t.Errorf("the journal of writer %s was taken over %d times", w, n)
+		}
+	}
+}
+
+// TestHBaseHold_EachSeesWhatTheOtherHolds follows samples that one promtsd has acknowledged and only holds: another
+// one sees them, until the first is frozen, and again when it has taken over the journal.
+func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
+	h := newHBaseTables(t, "hold_see")
+	h.init(t)
+	holding, other := h.serve(t, shortLease), h.serve(t, shortLease)
+	both := []*promtest.Process{holding, other}
+	before := h.awaitWriters(t, both...)
+
+	want := model{}
+	start := time.Now().Add(-2 * time.Hour).Truncate(time.Hour).UnixMilli()
+	for turn := range 4 {
+		var series []sent
+		for n := range 50 {
+			series = append(series, sent{
+				[]prompb.Label{{Name: "__name__", Value: "held"}, {Name: "n", Value: fmt.Sprint(n)}},
+				[]mapping.Sample{{T: start + int64(turn)*15_000, V: float64(turn*n) / 3}},
+			})
+		}
+		if err := mustPost(t.Context(), holding.URL(), turn, series); err != nil {
+			t.Fatal(err)
+		}
+		want.write(series)
+		assertReads(t, other.URL(), "held", want)
+	}
+	// Some series have their turn to be flushed in any moment.
+	if cells := h.cluster.Scan(h.data()); len(cells) > 20 {
+		t.Fatalf("the data table has %d cells already: this test is about samples that are held", len(cells))
+	}
+	if n, err := warnings(t.Context(), other.URL()); err != nil || n != 0 {
+		t.Errorf("while all promtsd run there are %v warnings (%v), want none", n, err)
+	}
+
+	waiting := waitingSeries(t, holding)
+	want.write(waiting)
+	holding.Pause()
+	answer, err := postRead(t.Context(), http.DefaultClient, other.URL(), readForms[0], []*prompb.Query{{
+		EndTimestampMs: time.Now().UnixMilli(),
+		Matchers:       []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_EQ, Name: "__name__", Value: "held"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := warnings(t.Context(), other.URL()); err != nil || n == 0 || !strings.Contains(other.Log(), maybeMissing) {
+		t.Errorf("while a promtsd is frozen there are %v warnings (%v), and in the log %t; an answer has %d samples",
+			n, err, strings.Contains(other.Log(), maybeMissing), samplesIn(answer[0]))
+	}
+	h.awaitWriters(t, other)
+	assertTakenOver(t, both, before[0])
+	warned, err := warnings(t.Context(), other.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	assertReads(t, other.URL(), "held", want)
+	if n, err := warnings(t.Context(), other.URL()); err != nil || n != warned {
+		t.Errorf("after the journal was taken over there are %v more warnings (%v), want none", n-warned, err)
+	}
+	if cells := h.cluster.Scan(h.data()); len(cells) < 51 {
+		t.Errorf("the data table has %d cells, want one or more of each of 51 rows", len(cells))
+	}
+
+	refusedWhenResumed(t, holding, waiting)
+	after := h.awaitWriters(t, both...)
+	if after[0] == before[0] || after[1] != before[1] {
+		t.Errorf("the writers are %v, and were %v: want another one in the first place only", after, before)
+	}
+	promtest.Until(t, "the new journal is written", func(ctx context.Context) error {
+		return mustPost(ctx, holding.URL(), 0, []sent{{
+			[]prompb.Label{{Name: "__name__", Value: "later"}}, []mapping.Sample{{T: start, V: 1}},
+		}})
+	})
+	for _, p := range both {
+		assertReads(t, p.URL(), "held", want)
+	}
+	flush(t, holding) // writes the points once more
+	flush(t, other)
+	for _, p := range both {
+		assertReads(t, p.URL(), "held", want)
+	}
+	assertTakenOver(t, both, before[0])
+}
+
+// waitingSeries has a promtsd write a series, so that it knows all of its names.
+func waitingSeries(t *testing.T, p *promtest.Process) []sent {
+	t.Helper()
+	series := []sent{{
+		[]prompb.Label{{Name: "__name__", Value: "waiting"}}, []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}},
+	}}
+	if err := mustPost(t.Context(), p.URL(), 0, series); err != nil {
+		t.Fatal(err)
+	}
+	return series
+}
+
+// refusedWhenResumed lets a promtsd run on that has lost its lease, with requests that wait for it. It must not
+// acknowledge them before it has a new journal.
+func refusedWhenResumed(t *testing.T, p *promtest.Process, series []sent) {
+	t.Helper()
+	const requests = 8
+	var sending, answered sync.WaitGroup
+	sending.Add(requests)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { sending.Done() },
+	})
+	var statuses [requests]int
+	for i := range requests {
+		answered.Go(func() {
+			res, err := postWrite(ctx, client, p.URL(), messageV1, series)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if statuses[i] = res.StatusCode; res.StatusCode/100 == 2 && !strings.Contains(p.Log(), lostJournal) {
+				t.Errorf("a request was answered %s before a new journal was begun", res.Status)
+			}
+		})
+	}
+	sending.Wait()
+	p.Resume()
+	answered.Wait()
+	refused := 0
+	for _, status := range statuses {
+		if status == http.StatusServiceUnavailable {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Errorf("requests that waited for a promtsd that had lost its lease were answered %v, want 503", statuses)
+	}
+	promtest.Until(t, "the promtsd has begun a new journal", func(ctx context.Context) error {
+		_, err := get(ctx, http.DefaultClient, p.URL()+"/-/ready")
+		if err == nil && !strings.Contains(p.Log(), lostJournal) {
+			err = fmt.Errorf("the log does not say %q", lostJournal)
+		}
+		return err
+	})
+}
+
+// TestHBaseHold_NothingAcknowledgedIsLost kills and freezes two promtsd on one HBase while senders go on. Whatever was
+// acknowledged is read back from the one that is left, and from both afterwards, none twice; the journal of each writer
+// that dies is taken over exactly once.
+func TestHBaseHold_NothingAcknowledgedIsLost(t *testing.T) {
+	for _, hold := range []string{"1s", "5m"} {
+		t.Run(hold, func(t *testing.T) {
+			h := newHBaseTables(t, "hold_"+hold)
+			h.init(t, "--salt.width=1", "--salt.buckets=4")
+			flags := []string{shortLease, "--write.hold=" + hold}
+			d := &duel{hbaseTables: h, both: []*promtest.Process{h.serve(t, flags...), h.serve(t, flags...)}}
+			d.crowd, d.stop = startCrowd(t, frozenPatience, d.both[0].URL(), d.both[1].URL())
+			d.goesOn(t)
+			for _, victim := range []int{0, 1} {
+				d.step(t, "killed", victim, d.kill)
+				d.step(t, "killed and restarted at once", victim, d.killAndRestart)
+				d.step(t, "frozen", victim, d.freeze)
+				d.step(t, "killed when it runs on", victim, d.freezeAndKill)
+			}
+			d.stop()
+			d.check(t, readForms...)
+			for _, p := range d.both {
+				flush(t, p)
+			}
+			d.check(t, readForms...)
+			assertTakenOver(t, d.both, d.dead...)
+		})
+	}
+}
+
+// duel is two promtsd under load, of which one has no luck.
+type duel struct {
+	hbaseTables
+	*crowd
+	stop func()
+	both []*promtest.Process
+	dead []string // writers that have died so far
+}
+
+func (d *duel) step(t *testing.T, name string, victim int, strike func(t *testing.T, victim int)) {
+	passed := t.Run(fmt.Sprintf("%s %d", name, victim), func(t *testing.T) {
+		d.dead = append(d.dead, d.awaitWriters(t, d.both...)[victim])
+		strike(t, victim)
+		d.awaitWriters(t, d.both...)
+		d.goesOn(t)
+		d.check(t, readForms[rand.IntN(len(readForms))])
+		assertTakenOver(t, d.both, d.dead...)
+		d.report(t, true)
+	})
+	if !passed {
+		t.FailNow() // what follows would say nothing
+	}
+}
+
+// survived checks that the other one has taken over the journal, and answers all.
+func (d *duel) survived(t *testing.T, victim int) {
+	t.Helper()
+	survivor := 1 - victim
+	d.awaitWriters(t, d.both[survivor])
+	d.checkOne(t, survivor, readForms...)
+	assertTakenOver(t, d.both, d.dead...)
+}
+
+func (d *duel) kill(t *testing.T, victim int) {
+	d.both[victim].Kill()
+	d.survived(t, victim)
+	d.both[victim].Restart()
+}
+
+// killAndRestart has the two wait for the same lease to run out.
+func (d *duel) killAndRestart(t *testing.T, victim int) {
+	d.both[victim].Kill()
+	d.both[victim].Restart()
+}
+
+func (d *duel) freeze(t *testing.T, victim int) {
+	waiting := waitingSeries(t, d.both[victim])
+	d.both[victim].Pause()
+	d.survived(t, victim)
+	refusedWhenResumed(t, d.both[victim], waiting)
+}
+
+// freezeAndKill leaves a promtsd that has lost its lease a moment for mistakes.
+func (d *duel) freezeAndKill(t *testing.T, victim int) {
+	p := d.both[victim]
+	p.Pause()
+	d.survived(t, victim)
+	p.Resume()
+	wait(t, rand.N(300*time.Millisecond))
+	p.Kill()
+	d.dead = append(d.dead, d.leases(t)[p.URL()]...) // if it has begun a new journal
+	p.Restart()
+}
+
+// TestHBaseHold_IndexInMemoryHearsOfOthers has two promtsd with an index in memory: what one stores of new series the
+// other finds within --index.refresh.
+func TestHBaseHold_IndexInMemoryHearsOfOthers(t *testing.T) {
+	h := newHBaseTables(t, "hold_news")
+	h.init(t)
+	one, other := h.serve(t, "--index.refresh=1s"), h.serve(t, "--index.refresh=1s")
+	start := time.Now().Add(-2 * time.Hour).Truncate(time.Hour).UnixMilli()
+	for turn := range 3 {
+		writer, reader := one, other
+		if turn%2 == 1 {
+			writer, reader = other, one
+		}
+		metric := fmt.Sprintf("news_%d", turn)
+		series := []sent{{[]prompb.Label{{Name: "__name__", Value: metric}}, []mapping.Sample{{T: start, V: 1}}}}
+		if err := mustPost(t.Context(), writer.URL(), turn, series); err != nil {
+			t.Fatal(err)
+		}
+		want := model{}
+		want.write(series)
+		assertReads(t, writer.URL(), metric, want) // its own at once
+		promtest.Until(t, metric+" is found by the other", func(ctx context.Context) error {
+			answer, err := postRead(ctx, http.DefaultClient, reader.URL(), readForms[0], []*prompb.Query{{
+				EndTimestampMs: time.Now().UnixMilli(),
+				Matchers:       []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_EQ, Name: "__name__", Value: metric}},
+			}})
+			if err == nil && samplesIn(answer[0]) != 1 {
+				err = fmt.Errorf("it has %d samples", samplesIn(answer[0]))
+			}
+			return err
+		})
+		assertReads(t, reader.URL(), metric, want)
+	}
+}

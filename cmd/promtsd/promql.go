@@ -1,0 +1,60 @@
+package main
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/alecthomas/units"
+	"github.com/prometheus/client_golang/prometheus"
+	commonmodel "github.com/prometheus/common/model"
+	"github.com/prometheus/common/version"
+	v1 "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/promstore"
+)
+
+// promqlFlags are the flags of Prometheus's query API, named as Prometheus names them.
+type promqlFlags struct {
+	timeout     commonmodel.Duration
+	lookback    commonmodel.Duration
+	maxSamples  int
+	concurrency int
+	maxMemory   units.Base2Bytes
+	otlp        bool
+}
+
+func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
+	f := new(promqlFlags)
+	cmd.Flag("query.timeout", "Longest that a PromQL query may take.").Default("2m").SetValue(&f.timeout)
+	cmd.Flag("query.lookback-delta", "For how long a sample counts as the current one in a PromQL query.").
+		Default("5m").SetValue(&f.lookback)
+	cmd.Flag("query.max-samples", "Samples that a PromQL query may hold at a time.").Default("50000000").IntVar(&f.maxSamples)
+	cmd.Flag("query.max-concurrency", "PromQL queries that run at a time; others wait.").Default("20").IntVar(&f.concurrency)
+	cmd.Flag("query.max-memory", "Memory of the samples that the selectors of a PromQL query find, as chunks; 0 is any.").
+		Default("512MiB").BytesVar(&f.maxMemory)
+	cmd.Flag("web.enable-otlp-receiver", "Take OTLP metrics at /api/v1/otlp/v1/metrics.").BoolVar(&f.otlp)
+	return f
+}
+
+// handler makes the API.
+func (f *promqlFlags) handler(
+	querier *query.Querier, appender *ingest.Appender, flags map[string]string, registry *prometheus.Registry, logger *slog.Logger,
+) (*api.Handler, error) {
+	c := api.Config{
+		Queryable: promstore.New(promstore.Config{Querier: querier, MaxBytes: int64(f.maxMemory)}),
+		Timeout:   time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
+		MaxConcurrency: f.concurrency, Flags: flags, Registerer: registry, Gatherer: registry, Logger: logger,
+		Build: v1.PrometheusVersion{
+			Version: version.Version, Revision: version.Revision, Branch: version.Branch, BuildUser: version.BuildUser,
+			BuildDate: version.BuildDate, GoVersion: version.GoVersion,
+		},
+	}
+	if f.otlp {
+		c.OTLP = promstore.Appendable{Appender: appender}
+	}
+	return api.New(c)
+}

@@ -1,0 +1,329 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/store"
+)
+
+// MemoryConfig is what a Memory needs.
+type MemoryConfig struct {
+	Store    store.Store
+	Settings catalog.Settings
+
+	// MaxSeries bounds the series held, at 100 to 250 bytes each. 0: none are held.
+	MaxSeries int
+	// Refresh is how long a series that another process has added may be missed. 0: there is no other process.
+	Refresh time.Duration
+
+	Registerer prometheus.Registerer // may be nil
+	Logger     *slog.Logger          // nil: discard
+}
+
+// Memory is the part of the index that is kept in memory: the series of the latest days, as many days as MaxSeries
+// allows, found by metric and by tag without reading the store. It is filled by Run, from the newest day back, and
+// answers for the days that it has; a Reader asks the store for others.
+//
+// It is exact. What this process adds, it must add by Apply, and finds from then on. What other processes add by their
+// Apply is found Refresh later at most; when that cannot be promised, as the store does not answer, say, the Reader asks
+// the store. It is safe for concurrent use.
+type Memory struct {
+	MemoryConfig
+	news news
+
+	mu       sync.RWMutex // guards what follows, and the shelves
+	serving  *shelf       // answers; may be nil
+	building *shelf       // is being filled, and may be serving too; may be nil
+	kept     int          // the day before which nothing is of interest
+
+	overfull chan struct{} // has an entry when a shelf was spoilt
+}
+
+// NewMemory returns a Memory, which holds nothing before Run.
+func NewMemory(c MemoryConfig) *Memory {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Memory{MemoryConfig: c, overfull: make(chan struct{}, 1)}
+	m.news.init(m)
+	m.registerMetrics(c.Registerer)
+	return m
+}
+
+const (
+	// maxRowsBuilt bounds the rows that filling the memory reads: it goes on to no other day when it has read so many.
+	maxRowsBuilt = 32 << 20
+
+	// rebuildAfter is how long the memory waits before it is filled again after it became too small.
+	rebuildAfter = 10 * time.Minute
+)
+
+// Run fills the memory, and keeps it in step with what others write, until ctx ends.
+func (m *Memory) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	if m.Refresh > 0 {
+		wg.Go(func() { m.news.keep(ctx) })
+	}
+	defer wg.Wait()
+	for m.MaxSeries > 0 && ctx.Err() == nil {
+		begin := time.Now()
+		wait := rebuildAfter
+		if err := m.Build(ctx); err != nil && ctx.Err() == nil {
+			m.Logger.Warn("series index not read into memory, so that queries read it from the store; trying again", "err", err)
+			wait = 10 * time.Second
+		} else if err == nil && m.told(begin) {
+			select { // until there is reason to fill it anew
+			case <-ctx.Done():
+			case <-m.overfull:
+				m.Logger.Warn("the series index has become larger than --index.max-series: queries read it from the store until "+
+					"the series of the latest days are read into memory again", "max", m.MaxSeries, "in", wait)
+			case <-m.news.lost:
+				wait = 0
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	<-ctx.Done()
+}
+
+// told logs what a Build has brought; false is nothing.
+func (m *Memory) told(begin time.Time) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.serving == nil {
+		m.Logger.Warn("the series of the latest day are more than --index.max-series: queries read the index from the store",
+			"max", m.MaxSeries)
+		return false
+	}
+	attrs := []any{"series", m.serving.len(), "took", time.Since(begin).Round(time.Millisecond)}
+	if m.serving.from > 0 {
+		attrs = append(attrs, "from", time.UnixMilli(int64(m.serving.from)*dayMs).UTC().Format(time.DateOnly))
+	}
+	m.Logger.Info("series index is in memory", attrs...)
+	return true
+}
+
+// Build fills the memory anew from the store and returns when it holds what it can. From its first day on it answers for
+// the days that it has; until then, what was there before does. There must be one Build at a time.
+func (m *Memory) Build(ctx context.Context) error {
+	s := newShelf(m.Settings.Schema)
+	m.mu.Lock()
+	m.building = s
+	select {
+	case <-m.overfull:
+	default:
+	}
+	m.mu.Unlock()
+	err := m.fill(ctx, s)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.building = nil
+	s.opened = s.from
+	if err == nil && m.serving != s {
+		m.serving = nil // not even the latest day fits
+	}
+	return err
+}
+
+// fill reads day after day, from the latest back, until all is read or enough.
+func (m *Memory) fill(ctx context.Context, s *shelf) error {
+	if m.Refresh > 0 {
+		// What others have added since the store was last looked at comes before the days are read.
+		if err := m.news.read(ctx); err != nil {
+			return err
+		}
+	}
+	// Of the days before the latest so many are read as leave room for series to come.
+	rows, room := 0, m.MaxSeries
+	for next := never - 1; ; room = m.MaxSeries / 8 * 7 {
+		day, err := m.lastDay(ctx, next)
+		if err != nil {
+			return fmt.Errorf("read series index: %w", err)
+		}
+		if done := m.reached(s, day+1, day < 0, next < never-1); done || rows > maxRowsBuilt {
+			return nil
+		}
+		n, err := m.fillDay(ctx, s, Day(day), room)
+		switch {
+		case errors.Is(err, errFull):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read series index: %w", err)
+		}
+		rows += n
+		if m.reached(s, day, day == 0, true) {
+			return nil
+		}
+		next = day - 1
+	}
+}
+
+var errFull = errors.New("more series than the memory may hold")
+
+// reached notes that a shelf has all from a day on, and serves with it. done says that it need not go on.
+func (m *Memory) reached(s *shelf, from int, all, serve bool) (done bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if all || from <= m.kept {
+		from, done = 0, true
+	}
+	s.from = from
+	if s.spoilt {
+		return true
+	}
+	if serve || done {
+		m.serving = s
+	}
+	return done
+}
+
+// lastDay is the last day, up to one, of which there are rows; -1 if there is none.
+func (m *Memory) lastDay(ctx context.Context, upTo int) (day int, err error) {
+	// There is no scan backwards: the day is found by halving, where the first row at or after a day tells which day it
+	// is of. Most often it is the first that is looked at.
+	day = -1
+	for low, high, middle := 0, upTo, upTo; low <= high; middle = low + (high-low)/2 {
+		first, err := m.firstDay(ctx, middle, high)
+		if err != nil {
+			return 0, err
+		}
+		if first >= 0 {
+			day, low = first, first+1
+		} else {
+			high = middle - 1
+		}
+	}
+	return day, nil
+}
+
+// firstDay is the first day of some that has rows, -1 if none has.
+func (m *Memory) firstDay(ctx context.Context, first, last int) (day int, err error) {
+	day = -1
+	scan := store.Scan{Table: m.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
+		Start: appendDay(nil, Day(first)), Stop: Successor(appendDay(nil, Day(last))),
+	}}}
+	for row, err := range m.Store.Scan(ctx, scan) {
+		if err != nil {
+			return 0, err
+		}
+		day = int(parseDay(row.Key))
+	}
+	return day, nil
+}
+
+// fillDay reads the rows of one day, as long as the series are no more than max.
+func (m *Memory) fillDay(ctx context.Context, s *shelf, day Day, max int) (rows int, err error) {
+	const page = 512 // rows that are added under one lock
+	var slab []byte
+	var ends []int
+	flush := func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		start := 0
+		for _, end := range ends {
+			if !s.add(slab[start:end], day, max) {
+				return false
+			}
+			start = end
+		}
+		slab, ends = slab[:0], ends[:0]
+		return true
+	}
+	prefix := appendDay(nil, day)
+	scan := store.Scan{Table: m.Settings.Tables.Own, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
+	for row, err := range m.Store.Scan(ctx, scan) {
+		if err != nil {
+			return rows, err
+		}
+		rows++
+		slab = append(slab, row.Key[len(prefix):]...)
+		if ends = append(ends, len(slab)); len(ends) == page && !flush() {
+			return rows, errFull
+		}
+	}
+	if !flush() {
+		return rows, errFull
+	}
+	return rows, nil
+}
+
+// Apply applies a batch to the store, with what other processes have to know of its index rows. When it returns nil the
+// series of these are found by every Select that begins afterwards. The batch may come back with a row more.
+func (m *Memory) Apply(ctx context.Context, b *store.Batch) error {
+	rows := indexRows(b, m.Settings.Tables)
+	if m.Refresh > 0 && len(rows) > 0 {
+		m.news.put(b, rows)
+	}
+	if err := m.Store.Apply(ctx, b); err != nil {
+		return err
+	}
+	if len(rows) > 0 && m.MaxSeries > 0 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, i := range rows {
+			m.learn(b.At(i).Row)
+		}
+	}
+	return nil
+}
+
+// indexRows are the positions in a batch of rows that say that a series was active on a day.
+func indexRows(b *store.Batch, tables catalog.Tables) (at []int) {
+	for i := range b.Len() {
+		m := b.At(i)
+		if !m.Delete && len(m.Row) > dayRowPrefix && m.Row[0] == dayPrefix && m.Table == tables.Own {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// learn adds what a day's row says. mu must be held.
+func (m *Memory) learn(row []byte) {
+	day, tsuid := parseDay(row), row[dayRowPrefix:]
+	for i, s := range []*shelf{m.serving, m.building} {
+		if s == nil || s.spoilt || i > 0 && s == m.serving || s.add(tsuid, day, m.MaxSeries) {
+			continue
+		}
+		s.spoilt = true // from here on it would miss series
+		if s == m.serving {
+			m.serving = nil
+		}
+		select {
+		case m.overfull <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Forget says that the days before one are not kept: there need be no row for them in the store.
+func (m *Memory) Forget(before Day) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept = max(m.kept, int(before))
+}
+
+// covering returns the shelf that has all that there is to know of the days from one on, nil if there is none. Its
+// methods need m.mu.
+func (m *Memory) covering(first Day) *shelf {
+	if m.Refresh > 0 && !m.news.fresh() {
+		return nil
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if s := m.serving; s != nil && s.from <= int(first) {
+		return s
+	}
+	return nil
+}

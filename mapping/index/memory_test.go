@@ -1,0 +1,439 @@
+package index_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/prometheus/model/labels"
+	"pgregory.net/rapid"
+
+	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/storetest"
+)
+
+// memory returns a memory that others do not write beside, built, and a reader on it.
+func (db *database) memory(maxSeries int) (*index.Memory, *index.Reader) {
+	return db.member(maxSeries, 0)
+}
+
+func (db *database) member(maxSeries int, refresh time.Duration) (*index.Memory, *index.Reader) {
+	db.t.Helper()
+	m := index.NewMemory(index.MemoryConfig{
+		Store: db.store, Settings: db.settings, MaxSeries: maxSeries, Refresh: refresh,
+	})
+	if err := m.Build(db.t.Context()); err != nil {
+		db.t.Fatal(err)
+	}
+	return m, db.readerOn(m)
+}
+
+func (db *database) readerOn(m *index.Memory) *index.Reader {
+	uids := uid.New(uid.Config{
+		Store: db.store, Table: db.settings.Tables.UID, Schema: db.settings.Schema, Names: db.settings.Names,
+	})
+	return index.NewReader(index.Config{Store: db.store, Settings: db.settings, UIDs: uids, Memory: m})
+}
+
+// add puts a series on some days through a memory.
+func (db *database) add(m *index.Memory, tsuid []byte, days ...index.Day) {
+	db.t.Helper()
+	var b store.Batch
+	db.writer.PutSeries(&b, tsuid, 1)
+	for _, d := range days {
+		db.writer.PutDay(&b, tsuid, d, 1, nil)
+	}
+	if err := m.Apply(db.t.Context(), &b); err != nil {
+		db.t.Fatal(err)
+	}
+}
+
+// selected is what a Select of whole days has found, and by which road.
+func (db *database) selected(
+	r *index.Reader, first, last index.Day, ms ...*labels.Matcher,
+) (found []string, road index.Road) {
+	db.t.Helper()
+	result, err := r.Select(db.t.Context(), int64(first)*day, int64(last)*day+day-1, 0, ms...)
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	for _, s := range result.Series {
+		found = append(found, fmt.Sprintf("%s %x %v", s.Labels, s.TSUID, s.Days))
+	}
+	return found, result.Road
+}
+
+func TestMemory_AnswersAsTheStore(t *testing.T) {
+	for schema, asked := range schemas {
+		t.Run(schema, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { checkMemory(t, rt, newDatabase(t, asked)) })
+		})
+	}
+}
+
+// checkMemory lets processes write and forget, and compares what each finds in memory with what is found in the store.
+func checkMemory(t *testing.T, rt *rapid.T, db *database) {
+	const first = 20_000
+	genDay := rapid.Custom(func(rt *rapid.T) index.Day {
+		return index.Day(first + rapid.SampledFrom([]int{0, 1, 2, 3, 5, 6, 7, 30, 39}).Draw(rt, "day"))
+	})
+	genSeries := rapid.Custom(func(rt *rapid.T) []byte {
+		words := []string{"a", "b", "c", "ab", "\xe9", "é"}
+		var tags []string
+		for range rapid.IntRange(0, 3).Draw(rt, "tags") {
+			tags = append(tags, rapid.SampledFrom(words).Draw(rt, "tagk"), rapid.SampledFrom(words).Draw(rt, "tagv"))
+		}
+		return db.tsuid(rapid.SampledFrom(words).Draw(rt, "metric"), tags...)
+	})
+	for range rapid.IntRange(0, 20).Draw(rt, "before") {
+		db.write(genSeries.Draw(rt, "series"), int64(genDay.Draw(rt, "day"))*day)
+	}
+	max := rapid.SampledFrom([]int{1, 5, 10, 1000}).Draw(rt, "max")
+	memory, r := db.memory(max)
+	ofStore := db.reader(true)
+	rt.Repeat(map[string]func(*rapid.T){
+		"add": func(rt *rapid.T) {
+			db.add(memory, genSeries.Draw(rt, "series"), rapid.SliceOfN(genDay, 1, 3).Draw(rt, "days")...)
+		},
+		"build": func(rt *rapid.T) {
+			if err := memory.Build(t.Context()); err != nil {
+				rt.Fatal(err)
+			}
+		},
+		"": func(rt *rapid.T) {
+			from, to := genDay.Draw(rt, "first"), genDay.Draw(rt, "last")
+			var ms []*labels.Matcher
+			for range rapid.IntRange(0, 3).Draw(rt, "matchers") {
+				ms = append(ms, genMatcher(rt))
+			}
+			want, _ := db.selected(ofStore, from, to, ms...)
+			got, road := db.selected(r, from, to, ms...)
+			if !slices.Equal(got, want) {
+				rt.Fatalf("%v on days %d to %d by %s:\n got %q\nwant %q", ms, from, to, road, got, want)
+			}
+			if max == 1000 && road != index.MemoryRoad && road != index.NoRoad && from <= to {
+				rt.Fatalf("took the road %q, want the memory's", road)
+			}
+		},
+	})
+}
+
+func genMatcher(rt *rapid.T) *labels.Matcher {
+	name := rapid.SampledFrom([]string{"__name__", "a", "b", "c", "é", "none"}).Draw(rt, "name")
+	kind := rapid.SampledFrom([]labels.MatchType{
+		labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp,
+	}).Draw(rt, "type")
+	value := rapid.SampledFrom([]string{"", "a", "b", "ab", "é", "none"}).Draw(rt, "value")
+	if kind == labels.MatchRegexp || kind == labels.MatchNotRegexp {
+		value = rapid.SampledFrom([]string{"", ".*", ".+", "a|b", "a.*", "a.*|", "(?i)A", "[^a]*", "none"}).Draw(rt, "regexp")
+	}
+	return labels.MustNewMatcher(kind, name, value)
+}
+
+func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
+	db := newDatabase(t, nil)
+	const d = index.Day(20_000)
+	one, ofOne := db.member(1000, time.Hour)
+	two, ofTwo := db.member(1000, time.Hour)
+	db.add(one, db.tsuid("m", "k", "1"), d, d-100)
+	db.add(two, db.tsuid("m", "k", "2"), d)
+	none, _ := db.selected(db.reader(true), 0, 1, eq("__name__", "m"))
+	for name, c := range map[string]struct {
+		r     *index.Reader
+		first string
+	}{"one": {ofOne, "1"}, "two": {ofTwo, "2"}} {
+		if got, road := db.selected(c.r, d, d, eq("__name__", "m")); len(got) != 1 || road != index.MemoryRoad ||
+			!strings.Contains(got[0], c.first) {
+			t.Errorf("%s before it reads news: got %q by %s, want its own series", name, got, road)
+		}
+	}
+	for _, m := range []*index.Memory{one, two, one} {
+		if err := m.ReadNews(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, span := range [][2]index.Day{{d, d}, {d - 100, d - 99}, {d - 30, d - 1}} {
+		want, _ := db.selected(db.reader(true), span[0], span[1], eq("__name__", "m"))
+		for name, r := range map[string]*index.Reader{"one": ofOne, "two": ofTwo} {
+			got, road := db.selected(r, span[0], span[1], eq("__name__", "m"))
+			if !slices.Equal(got, want) || road != index.MemoryRoad {
+				t.Errorf("%s on days %v: got %q by %s, want %q", name, span, got, road, want)
+			}
+		}
+	}
+	// A row that becomes visible after later ones is found, too.
+	held := &holding{Store: db.store}
+	slow := index.NewMemory(index.MemoryConfig{Store: held, Settings: db.settings, MaxSeries: 1000, Refresh: time.Hour})
+	held.hold = true
+	db.add(slow, db.tsuid("m", "k", "late"), d)
+	held.hold = false
+	db.add(slow, db.tsuid("m", "k", "early"), d)
+	for _, m := range []*index.Memory{one, two} {
+		if err := m.ReadNews(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, _ := db.selected(ofTwo, d, d, eq("k", "early")); len(got) != 1 {
+		t.Errorf("got %q, want the series that was added in time", got)
+	}
+	db.apply(held.batch)
+	if err := two.ReadNews(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, road := db.selected(ofTwo, d, d, eq("k", "late")); len(got) != 1 || road != index.MemoryRoad {
+		t.Errorf("got %q by %s, want the series that was added late", got, road)
+	}
+	if none != nil {
+		t.Errorf("got %q before any day", none)
+	}
+}
+
+// holding keeps a batch back.
+type holding struct {
+	store.Store
+	hold  bool
+	batch *store.Batch
+}
+
+func (h *holding) Apply(ctx context.Context, b *store.Batch) error {
+	if !h.hold {
+		return h.Store.Apply(ctx, b)
+	}
+	h.batch = new(store.Batch)
+	for i := range b.Len() {
+		m := b.At(i)
+		h.batch.Put(m.Table, m.Row, string(m.Family), m.Qualifier, m.Timestamp, m.Value)
+	}
+	return nil
+}
+
+func TestMemory_RemovesOldNews(t *testing.T) {
+	db := newDatabase(t, nil)
+	one, _ := db.member(1000, time.Hour)
+	two, ofTwo := db.member(1000, time.Hour)
+	for i := range 5 {
+		var b store.Batch
+		db.writer.PutDay(&b, db.tsuid("m", "k", fmt.Sprint(i)), 20_000, int64(i)+1, nil)
+		if err := one.Apply(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := two.ReadNews(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		before int64
+		want   int
+	}{{1, 5}, {4, 2}, {100, 0}, {100, 0}} {
+		if err := two.SweepNews(t.Context(), c.before); err != nil {
+			t.Fatal(err)
+		}
+		rows := 0
+		for _, err := range db.store.Scan(t.Context(), store.Scan{
+			Table: "promtsd", Ranges: []store.Range{{Start: []byte("n"), Stop: []byte("o")}},
+		}) {
+			if rows++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rows != c.want {
+			t.Errorf("removed what is before %d: %d rows are left, want %d", c.before, rows, c.want)
+		}
+	}
+	// A writer that was silent for long is met again.
+	db.add(one, db.tsuid("m", "k", "new"), 20_000)
+	if err := two.ReadNews(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, road := db.selected(ofTwo, 20_000, 20_000, eq("k", "new")); len(got) != 1 || road != index.MemoryRoad {
+		t.Errorf("got %q by %s, want the new series", got, road)
+	}
+}
+
+func TestMemory_StaleAnswersAreNotGiven(t *testing.T) {
+	db := newDatabase(t, nil)
+	db.write(db.tsuid("m", "k", "v"), noon)
+	_, r := db.member(1000, time.Nanosecond)
+	if got, road := db.selected(r, 20_000, 20_000, eq("k", "v")); len(got) != 1 || road != index.DaysRoad {
+		t.Errorf("got %q by %q, want it from the store", got, road)
+	}
+}
+
+func TestMemory_IsBounded(t *testing.T) {
+	db := newDatabase(t, nil)
+	for i := range 40 {
+		db.write(db.tsuid("m", "k", fmt.Sprint(i)), 20_000*day-int64(i/10)*day) // ten series on each of four days
+	}
+	for _, c := range []struct {
+		max  int
+		days int // that are in memory
+	}{{9, 0}, {10, 1}, {11, 1}, {23, 1}, {24, 2}, {40, 3}, {48, 4}, {1000, 4}} {
+		registry := prometheus.NewRegistry()
+		m := index.NewMemory(index.MemoryConfig{
+			Store: db.store, Settings: db.settings, MaxSeries: c.max, Registerer: registry,
+		})
+		if err := m.Build(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := db.readerOn(m)
+		for back := range 4 {
+			got, road := db.selected(r, index.Day(20_000-back), 20_000, eq("__name__", "m"))
+			if len(got) != 10*(back+1) || (road == index.MemoryRoad) != (back < c.days) {
+				t.Errorf("at most %d series, %d days back: got %d by %s", c.max, back, len(got), road)
+			}
+		}
+		if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+			t.Errorf("metrics: %v, %v", problems, err)
+		}
+	}
+	// What does not fit is found in the store.
+	m, r := db.memory(10)
+	db.add(m, db.tsuid("m", "k", "more"), 20_000)
+	if got, road := db.selected(r, 20_000, 20_000, eq("__name__", "m")); len(got) != 11 || road != index.DaysRoad {
+		t.Errorf("with a series too many: got %d by %s", len(got), road)
+	}
+}
+
+func TestMemory_ForgetsDays(t *testing.T) {
+	db := newDatabase(t, nil)
+	db.write(db.tsuid("m", "k", "v"), 20_000*day)
+	for before, want := range map[index.Day]int{20_000: 1, 20_001: 0} {
+		m, r := db.memory(10)
+		m.Forget(before)
+		if got, road := db.selected(r, 19_990, 20_010, eq("__name__", "m")); len(got) != want || road != index.MemoryRoad {
+			t.Errorf("days before %d forgotten: got %q by %s, want %d", before, got, road, want)
+		}
+	}
+}
+
+func TestMemory_ErrorOfTheStoreComesBack(t *testing.T) {
+	db := newDatabase(t, nil)
+	for i := range 3 {
+		db.write(db.tsuid("m", "k", fmt.Sprint(i)), noon-int64(i)*day)
+	}
+	for call := 1; ; call++ {
+		st := storetest.Faulty(db.store, storetest.Fault{Call: call, When: storetest.Before})
+		m := index.NewMemory(index.MemoryConfig{Store: st, Settings: db.settings, MaxSeries: 10, Refresh: time.Hour})
+		err := m.Build(t.Context())
+		if st.Calls(storetest.Any) < call {
+			if err != nil || call < 5 {
+				t.Errorf("after %d calls: %v", call-1, err)
+			}
+			break
+		}
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("call %d failing: got %v", call, err)
+		}
+		got, _ := db.selected(db.readerOn(m), 19_900, 20_000, eq("__name__", "m"))
+		if len(got) != 3 {
+			t.Errorf("call %d failing: got %q", call, got)
+		}
+	}
+}
+
+// Whatever runs at the same time, a series is found from the moment its batch was applied.
+func TestMemory_AddsBuildsAndSelectsAtTheSameTime(t *testing.T) {
+	db := newDatabase(t, nil)
+	const writers, each = 3, 200
+	tsuids := make([][]byte, writers*each)
+	for i := range tsuids {
+		tsuids[i] = db.tsuid("m", "k", fmt.Sprint(i), "w", fmt.Sprint(i/each))
+	}
+	m, r := db.memory(1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	var others, adders sync.WaitGroup
+	others.Go(func() {
+		for ctx.Err() == nil {
+			if err := m.Build(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	for w := range writers {
+		adders.Go(func() {
+			for i := range each {
+				n := w*each + i
+				db.add(m, tsuids[n], index.Day(20_000-i%7))
+				from := index.Day(20_000 - i%7)
+				got, road := db.selected(r, from, from, eq("k", fmt.Sprint(n)), re("w", "[0-9]"))
+				if len(got) != 1 {
+					t.Errorf("series %d on day %d: got %q by %s", n, from, got, road)
+				}
+			}
+		})
+	}
+	adders.Wait()
+	cancel()
+	others.Wait()
+	if err := m.Build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, road := db.selected(r, 19_990, 20_000, eq("__name__", "m"))
+	if len(got) != writers*each || road != index.MemoryRoad {
+		t.Errorf("at the end: got %d by %s", len(got), road)
+	}
+}
+
+func TestMemory_RunFollowsUntilItsContextEnds(t *testing.T) {
+	db := newDatabase(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	const refresh = 50 * time.Millisecond
+	one := index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 10, Refresh: refresh})
+	two := index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, Refresh: refresh})
+	var running sync.WaitGroup
+	running.Go(func() { one.Run(ctx) })
+	running.Go(func() { two.Run(ctx) })
+	db.add(two, db.tsuid("m", "k", "v"), 20_000)
+	r := db.readerOn(one)
+	for deadline := time.Now().Add(time.Minute); ; {
+		got, road := db.selected(r, 20_000, 20_000, eq("k", "v"))
+		if len(got) != 1 && road == index.DaysRoad {
+			t.Fatal("the series is not found in the store")
+		}
+		if len(got) == 1 && road == index.MemoryRoad {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %q by %s", got, road)
+		}
+	}
+	cancel()
+	running.Wait()
+}
+
+func FuzzNews(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0, 11, 0x4e, 0x20, 0, 0, 1, 0, 0, 1, 0, 0, 1})
+	f.Add([]byte{0, 11, 0x4e, 0x20, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 1, 7, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, value []byte) {
+		db := newDatabase(t, nil)
+		m, r := db.memory(100)
+		m.LearnNews(value)
+		if got, _ := db.selected(r, 0, 39, eq("__name__", "m")); got != nil {
+			t.Errorf("got %q, which have no names", got)
+		}
+	})
+}
+
+func TestIntersect_KeepsWhatIsInBoth(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		numbers := rapid.Map(rapid.SliceOf(rapid.Uint32Range(0, 50)), func(s []uint32) []uint32 {
+			slices.Sort(s)
+			return slices.Compact(s)
+		})
+		a, b := numbers.Draw(rt, "a"), numbers.Draw(rt, "b")
+		want := slices.DeleteFunc(slices.Clone(a), func(n uint32) bool { return !slices.Contains(b, n) })
+		if got := index.Intersect(a, b); !slices.Equal(got, want) {
+			rt.Fatalf("%v and %v: got %v, want %v", a, b, got, want)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package index
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registerMetrics makes the metrics of a Memory, which are read from it when they are gathered.
+func (m *Memory) registerMetrics(r prometheus.Registerer) {
+	if r == nil {
+		return
+	}
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "promtsd_index_memory_series", Help: "Series that the index holds in memory.",
+		}, func() float64 {
+			m.mu.RLock()
+			defer m.mu.RUnlock()
+			if m.serving == nil {
+				return 0
+			}
+			return float64(m.serving.len())
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "promtsd_index_memory_start_time_seconds",
+			Help: "Start of the first day that the index holds in memory, since 1970; +Inf while it holds none.",
+		}, func() float64 {
+			m.mu.RLock()
+			defer m.mu.RUnlock()
+			if m.serving == nil {
+				return math.Inf(1)
+			}
+			return float64(m.serving.from) * dayMs / 1000
+		}),
+	)
+}

@@ -1,0 +1,303 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/store"
+)
+
+const (
+	flushRows  = 4000    // rows that go into one batch, at most
+	flushBytes = 4 << 20 // bytes of points that do, roughly
+)
+
+// flusher is the memory of one goroutine that flushes.
+type flusher struct {
+	a      *Appender
+	rows   []flushRow
+	keys   []byte
+	bytes  int
+	latest int64 // cell timestamp given
+	batch  store.Batch
+	cells  int
+	merger mapping.CellMerger
+	olds   []store.Cell
+
+	qualifier, value []byte
+}
+
+// flushRow is a row whose points are flushed.
+type flushRow struct {
+	series *series
+	base   uint32
+	points []byte // what is flushed of it; valid until the row is settled, which only this flusher does
+	sorted bool
+	merge  bool // the row's hour has ended, and the store has cells of it
+	merged bool // they have become one with the points
+	time   int64
+	key    []byte
+}
+
+// flush makes the waiting points of a bucket durable in the data table.
+func (f *flusher) flush(ctx context.Context, b *bucket) error {
+	b.flushing.Lock()
+	defer b.flushing.Unlock()
+	b.mu.Lock()
+	members := b.members
+	b.members, b.taken, b.oldest = nil, b.oldest, none
+	b.mu.Unlock()
+
+	var err error
+	done := 0 // members[:done] are flushed
+	for done < len(members) && err == nil {
+		next := f.take(members, done)
+		if err = f.write(ctx); err == nil {
+			f.settle()
+			done = next
+		} else {
+			f.giveBack()
+		}
+	}
+	b.mu.Lock()
+	if err != nil {
+		b.oldest = min(b.oldest, b.taken)
+	}
+	b.taken = none
+	b.mu.Unlock()
+	f.relist(b, members)
+	return err
+}
+
+// take gathers the rows of members from one position on, and returns the position it stopped at.
+func (f *flusher) take(members []*series, from int) (next int) {
+	f.rows, f.keys, f.bytes, f.latest = f.rows[:0], f.keys[:0], 0, 0
+	now := f.a.Now().Unix()
+	for next = from; next < len(members) && len(f.rows) < flushRows && f.bytes < flushBytes; next++ {
+		s := members[next]
+		s.mu.Lock()
+		// Cells are ordered by their timestamps, which follow the times at which their samples came.
+		t := max(s.arrived, s.runTime+1)
+		for _, r := range s.others {
+			f.takeRow(s, r, t, now)
+		}
+		if s.current.open {
+			f.takeRow(s, &s.current, t, now)
+		}
+		s.mu.Unlock()
+	}
+	for i := range f.rows {
+		r := &f.rows[i]
+		at := len(f.keys)
+		f.keys = append(f.keys, r.series.row...)
+		r.key = f.keys[at:len(f.keys):len(f.keys)]
+		f.a.Settings.Schema.SetBaseTime(r.key, r.base)
+	}
+	slices.SortFunc(f.rows, func(x, y flushRow) int { return bytes.Compare(x.key, y.key) })
+	return next
+}
+
+// takeRow gathers one row, for cells with a timestamp. Its series must be locked.
+func (f *flusher) takeRow(s *series, r *openRow, timestamp, now int64) {
+	ended := int64(r.base)+mapping.HourMs/1000 <= now
+	merge := f.a.Hold.Merge && ended && r.cells > 0 && (len(r.points) > 0 || r.cells > 1)
+	if len(r.points) == 0 && !merge {
+		return
+	}
+	r.flushing = len(r.points)
+	f.bytes += len(r.points)
+	// A row of very many points becomes several cells, each with a timestamp of its own.
+	s.runTime = max(s.runTime, timestamp+int64(len(r.points)/(maxPointBytes-mapping.MaxPointBytes)))
+	s.runMax = math.MaxInt64
+	f.latest = max(f.latest, s.runTime)
+	f.rows = append(f.rows, flushRow{
+		series: s, base: r.base, points: r.points, sorted: r.ascending, merge: merge, time: timestamp,
+	})
+}
+
+// write puts the gathered rows into the store.
+func (f *flusher) write(ctx context.Context) error {
+	if len(f.rows) == 0 {
+		return nil
+	}
+	begin := time.Now()
+	f.batch.Reset()
+	f.cells = 0
+	err := f.mergeRows(ctx)
+	if err == nil {
+		for i := range f.rows {
+			if r := &f.rows[i]; !r.merged {
+				f.putRow(r)
+			}
+		}
+		if err = f.a.reserve(ctx, f.latest, f.a.Now().UnixMilli()); err == nil {
+			err = f.a.Store.Apply(ctx, &f.batch)
+		}
+	}
+	m := &f.a.metrics
+	m.flushSeconds.Add(time.Since(begin).Seconds())
+	if err != nil {
+		m.flushErrors.Inc()
+		return fmt.Errorf("flush %d rows: %w", len(f.rows), err)
+	}
+	m.flushes.Inc()
+	m.cells.Add(float64(f.cells))
+	f.a.cache.gave(f.latest)
+	return nil
+}
+
+// putRow adds the points of a row as a cell; as more than one if they are very many.
+func (f *flusher) putRow(r *flushRow) {
+	for points, t := r.points, r.time; len(points) > 0; t++ {
+		piece := points
+		if len(piece) > maxPointBytes {
+			piece = points[:mapping.CutPoints(points, maxPointBytes)]
+		}
+		points = points[len(piece):]
+		if r.sorted {
+			f.qualifier, f.value = mapping.AppendCell(f.qualifier[:0], f.value[:0], piece)
+		} else {
+			f.merger.Reset()
+			f.merger.AddPoints(piece, t)
+			f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
+		}
+		f.put(r.key, t)
+	}
+}
+
+func (f *flusher) put(key []byte, timestamp int64) {
+	f.batch.Put(f.a.Settings.Tables.Data, key, catalog.FamilyData, f.qualifier, timestamp, f.value)
+	f.cells++
+}
+
+// mergeRows reads the rows of ended hours that have cells in the store, and makes one of these and the new points.
+func (f *flusher) mergeRows(ctx context.Context) error {
+	get := store.Get{Table: f.a.Settings.Tables.Data, Columns: []store.Column{{Family: catalog.FamilyData}}}
+	for i := range f.rows {
+		if f.rows[i].merge {
+			get.Rows = append(get.Rows, f.rows[i].key)
+		}
+	}
+	if len(get.Rows) == 0 {
+		return nil
+	}
+	at := 0
+	for row, err := range f.a.Store.Get(ctx, get) {
+		if err != nil {
+			return err
+		}
+		for !bytes.Equal(f.rows[at].key, row.Key) {
+			at++
+		}
+		f.rows[at].merged = f.mergeRow(&f.rows[at], row)
+	}
+	return nil
+}
+
+// mergeRow makes one cell of a row's and the new points, if that is safe and worth it.
+func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
+	f.merger.Reset()
+	f.olds = f.olds[:0]
+	size, latest := len(r.points), r.time
+	for _, c := range row.Cells {
+		if len(c.Qualifier)%2 != 0 {
+			if c.Qualifier[0] == 0x05 { // OpenTSDB appends to it, and all its points have the timestamp of the last
+				return false
+			}
+			continue
+		}
+		if err := f.merger.Add(c.Qualifier, c.Timestamp, c.Value); err != nil {
+			f.a.Logger.Warn("left the cells of a row as they are: one cannot be read", "table", f.a.Settings.Tables.Data,
+				"row", hex.EncodeToString(row.Key), "err", err)
+			return false
+		}
+		size += len(c.Qualifier) + len(c.Value)
+		latest = max(latest, c.Timestamp)
+		f.olds = append(f.olds, c)
+	}
+	if size > 2*maxPointBytes || len(f.olds) == 0 || len(f.olds) == 1 && len(r.points) == 0 {
+		return false
+	}
+	f.merger.AddPoints(r.points, r.time)
+	f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
+	for _, c := range f.olds {
+		if !bytes.Equal(c.Qualifier, f.qualifier) {
+			f.batch.Delete(f.a.Settings.Tables.Data, r.key, catalog.FamilyData, c.Qualifier, c.Timestamp)
+		}
+	}
+	f.put(r.key, latest)
+	f.a.metrics.merged.Inc()
+	return true
+}
+
+// settle notes that the gathered rows are in the store.
+func (f *flusher) settle() {
+	for i := range f.rows {
+		r := &f.rows[i]
+		r.series.mu.Lock()
+		row := r.series.find(r.base)
+		row.settle()
+		switch {
+		case !f.a.Hold.Merge || r.merge && !r.merged:
+			row.cells = 0 // nothing to merge, or not to be merged
+		case r.merged:
+			row.cells = 1
+		case row.cells < 255:
+			row.cells++
+		}
+		r.series.mu.Unlock()
+	}
+}
+
+// giveBack notes that they are not.
+func (f *flusher) giveBack() {
+	for i := range f.rows {
+		s := f.rows[i].series
+		s.mu.Lock()
+		s.find(f.rows[i].base).flushing = 0
+		s.mu.Unlock()
+	}
+}
+
+// relist lists those of a bucket's members again that have more to flush, and lets go of the others' memory.
+func (f *flusher) relist(b *bucket, members []*series) {
+	a := f.a
+	var kept []*series
+	freed := 0
+	scarce := a.table.held.Load() > a.Hold.MaxMemory/4
+	for _, s := range members {
+		s.mu.Lock()
+		s.others = slices.DeleteFunc(s.others, func(r *openRow) bool {
+			if r.pending() {
+				return false
+			}
+			freed += cap(r.points)
+			return true
+		})
+		c := &s.current
+		if scarce && len(c.points) == 0 {
+			freed += cap(c.points)
+			c.points = nil
+		}
+		s.member = c.pending() || len(s.others) > 0
+		if s.member {
+			kept = append(kept, s)
+		}
+		idle := s.idle()
+		s.mu.Unlock()
+		if idle {
+			a.table.settled(s)
+		}
+	}
+	a.table.held.Add(int64(-freed))
+	b.mu.Lock()
+	b.members = append(b.members, kept...)
+	b.mu.Unlock()
+}

@@ -1,0 +1,269 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/store"
+)
+
+// Hold turns the journal road on and says how samples are held in memory.
+type Hold struct {
+	Time      time.Duration // how long a sample waits for others of its row at most; 0: the direct road
+	MaxMemory int64         // bytes of samples held; from half of it on they are flushed early, beyond it requests are turned away
+	Merge     bool          // make one cell of a row's when its hour has ended
+
+	Term    time.Duration // of this writer's lease; default 15 s
+	Address string        // where this process answers other promtsd for the samples it holds; empty: nowhere
+
+	// Decode reads a body that a request came with. It is used for replay.
+	Decode func(form byte, body []byte, req *mapping.WriteRequest) error
+}
+
+const defaultTerm = 15 * time.Second
+
+// buckets is how many parts the hold time has: each series belongs to one, and is flushed when its turn comes.
+const buckets = 256
+
+// none is no entry's number.
+const none = math.MaxUint64
+
+// holder is what the journal road adds to an Appender.
+type holder struct {
+	startBase uint32 // the hour in which the Appender was made
+	journal   atomic.Pointer[journal.Writer]
+	buckets   [buckets]bucket
+	spread    atomic.Uint32 // gives series their buckets in turn
+	early     chan struct{} // has an entry when samples should be flushed before their time
+
+	stop        context.CancelFunc
+	stopped     sync.WaitGroup // what stop ends
+	stopKeeping context.CancelFunc
+	kept        sync.WaitGroup // what stopKeeping ends: the journal is kept until all is flushed
+}
+
+func (h *holder) init(now time.Time) {
+	h.startBase = mapping.BaseTime(max(now.UnixMilli(), 0))
+	h.early = make(chan struct{}, 1)
+	for i := range h.buckets {
+		h.buckets[i].oldest, h.buckets[i].taken = none, none
+	}
+}
+
+// bucket lists series that have something to flush.
+type bucket struct {
+	flushing sync.Mutex // held by the one who flushes it
+
+	mu      sync.Mutex // may be taken while a series is locked, not the other way round
+	members []*series
+	oldest  uint64 // no older journal entry has samples waiting here; none: no samples wait
+	taken   uint64 // the same for samples that a flush has taken
+}
+
+// note lists a series whose oldest waiting sample is of a journal entry. s.mu must be held.
+func (b *bucket) note(s *series, number uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.oldest = min(b.oldest, number)
+	if !s.member {
+		s.member = true
+		b.members = append(b.members, s)
+	}
+}
+
+var errNoJournal = fmt.Errorf("%w: the journal is not open", store.ErrUnavailable)
+
+// journaled is the journal road: the request is durable in the journal, and its samples in open rows, when it returns.
+func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
+	w := a.journal.Load()
+	if w == nil {
+		return errNoJournal
+	}
+	if err := a.admit(ctx); err != nil {
+		return err
+	}
+	if req.Body == nil {
+		j.body = req.AppendFlat(j.body[:0])
+		req = &mapping.WriteRequest{
+			Series: req.Series, Samples: req.Samples, NeedMetricName: req.NeedMetricName, Form: mapping.FormFlat, Body: j.body,
+		}
+	}
+	e := journal.Entry{
+		Form: req.Form, Body: req.Body, Arrived: t.now, Latest: t.latest, NeedMetricName: req.NeedMetricName,
+		RefuseInfinities: t.limits.RefuseInfinities,
+		MaxLabels:        t.limits.Labels, MaxLabelName: t.limits.LabelName, MaxLabelValue: t.limits.LabelValue,
+	}
+	if err := w.Write(ctx, &e, func(number uint64) { a.place(j, req, t, number, result) }); err != nil {
+		return err
+	}
+	if err := a.applyIndex(ctx, j); err != nil {
+		return err
+	}
+	return w.Check()
+}
+
+// applyIndex makes the index rows of the batch durable.
+func (a *Appender) applyIndex(ctx context.Context, j *job) error {
+	if j.batch.Len() == 0 {
+		return nil
+	}
+	if err := a.Apply(ctx, &j.batch); err != nil {
+		return fmt.Errorf("store %d index rows: %w", j.batch.Len(), err)
+	}
+	j.setIndexed()
+	return nil
+}
+
+const (
+	admitWait = time.Second           // how long a request may wait for memory
+	admitStep = 20 * time.Millisecond // how often it looks
+)
+
+// admit lets a request in if there is memory for its samples, after a short wait if need be.
+func (a *Appender) admit(ctx context.Context) error {
+	for waited := time.Duration(0); a.table.held.Load() >= a.Hold.MaxMemory; waited += admitStep {
+		a.flushEarly()
+		if waited >= admitWait {
+			a.metrics.turnedAway.Inc()
+			return fmt.Errorf("%w: samples that wait to be stored fill the %d bytes of --write.max-memory: the store is too "+
+				"slow, or the limit too small", store.ErrUnavailable, a.Hold.MaxMemory)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(admitStep):
+		}
+	}
+	return nil
+}
+
+// place puts the samples into open rows, and the index rows that are missing into the batch.
+func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint64, result *mapping.WriteResult) {
+	grown, repeats := 0, 0
+	for i, s := range j.series {
+		if s == nil {
+			continue
+		}
+		rs := req.Series[i]
+		s = a.lock(s)
+		j.series[i] = s
+		more, again, refused := a.placeSeries(j, s, req.Samples[rs.From:rs.To], t, number)
+		s.mu.Unlock()
+		grown, repeats = grown+more, repeats+again
+		if refused == (refusals{}) {
+			result.Written += rs.To - rs.From
+		} else {
+			refused.tell(result, rs, t)
+		}
+	}
+	if a.table.held.Add(int64(grown)) > a.Hold.MaxMemory/2 {
+		a.flushEarly()
+	}
+	if repeats > 0 {
+		a.metrics.repeats.Add(float64(repeats))
+	}
+}
+
+// lock locks a series that the table holds: s, or what has taken its place.
+func (a *Appender) lock(s *series) *series {
+	for {
+		s.mu.Lock()
+		if !s.dropped {
+			return s
+		}
+		s.mu.Unlock()
+		s = a.table.revive(s)
+	}
+}
+
+func (a *Appender) placeSeries(
+	j *job, s *series, samples []mapping.Sample, t terms, number uint64,
+) (grown, repeats int, refused refusals) {
+	var noted index.Day
+	someNoted := false
+	for _, sample := range samples {
+		if !t.takes(sample, &refused) {
+			continue
+		}
+		row := &s.current
+		offset := sample.T - int64(row.base)*1000
+		if uint64(offset) >= mapping.HourMs || !row.open {
+			base := mapping.BaseTime(sample.T)
+			row = s.openRow(base, a.startBase)
+			offset = sample.T - int64(base)*1000
+		}
+		if !row.indexed {
+			day := index.DayOf(sample.T)
+			if row.indexed = s.indexed(day); !row.indexed && (!someNoted || noted != day) {
+				a.putIndex(j, s, day, t.now)
+				noted, someNoted = day, true
+			}
+		}
+		if !row.waiting() {
+			if s.bucket == 0 {
+				s.bucket = uint16(a.spread.Add(1)%buckets) + 1
+			}
+			a.buckets[s.bucket-1].note(s, number)
+		}
+		more, repeat := row.add(uint32(offset), sample.V)
+		if repeat {
+			repeats++
+		}
+		grown += more
+	}
+	s.arrived = max(s.arrived, t.now)
+	return grown, repeats, refused
+}
+
+// Held calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID that
+// is known here, by its position, and each of its hours from one base time to another, both included. points is a point
+// list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. Whoever asks here first and reads
+// the data table then misses nothing. There are no warnings.
+func (a *Appender) Held(
+	_ context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte),
+) (warnings []error) {
+	for i, tsuid := range tsuids {
+		s := a.table.get(tsuid)
+		if s == nil {
+			continue
+		}
+		s.mu.Lock()
+		for _, r := range s.others {
+			if len(r.points) > 0 && r.base >= from && r.base <= to {
+				f(i, r.base, r.points)
+			}
+		}
+		if r := &s.current; len(r.points) > 0 && r.base >= from && r.base <= to {
+			f(i, r.base, r.points)
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// frontier is the number below which the samples of all journal entries are in the data table.
+func (a *Appender) frontier(w *journal.Writer) uint64 {
+	frontier := w.Oldest() // first: what is under way now is in a bucket a moment later
+	for i := range a.buckets {
+		b := &a.buckets[i]
+		b.mu.Lock()
+		frontier = min(frontier, b.oldest, b.taken)
+		b.mu.Unlock()
+	}
+	return frontier
+}
+
+// flushEarly wakes the flusher before its time.
+func (a *Appender) flushEarly() {
+	select {
+	case a.early <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,123 @@
+package ingest
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// openRow is one hour of one series of which points are in memory. Its series' mutex guards it.
+type openRow struct {
+	points    []byte // a point list, in order of arrival
+	flushing  int    // points[:flushing] are on their way into the store
+	base      uint32 // base time
+	last      uint32 // the largest offset of the points
+	open      bool   // base counts
+	ascending bool   // the offsets of the points ascend
+	indexed   bool   // the index row of its day is durable
+	cells     uint8  // cells of the row that are known or likely to be in the store, up to 255
+}
+
+const (
+	firstPoints = 64 // bytes that a row begins with: five points or more
+	// maxPointBytes bounds a cell, and how far back a repeat is looked for: some 3,000 points.
+	maxPointBytes = 32 << 10
+)
+
+// waiting says whether there are points that no flush has taken yet.
+func (r *openRow) waiting() bool { return len(r.points) > r.flushing }
+
+// add appends a point, unless it repeats the latest one at its instant exactly; repeat says that it does. grown is by how
+// many bytes the memory of the row grew.
+func (r *openRow) add(offsetMs uint32, v float64) (grown int, repeat bool) {
+	if len(r.points) == 0 {
+		r.ascending = true
+	} else if offsetMs <= r.last {
+		if r.repeats(offsetMs, v) {
+			return 0, true
+		}
+		r.ascending = false
+	}
+	r.last = max(r.last, offsetMs)
+	before := cap(r.points)
+	if before-len(r.points) < mapping.MaxPointBytes {
+		r.points = slices.Grow(r.points, max(firstPoints, len(r.points)))
+	}
+	r.points = mapping.AppendPoint(r.points, offsetMs, v)
+	return cap(r.points) - before, false
+}
+
+// repeats says whether the latest point at an offset, not too far back, has the same bytes.
+func (r *openRow) repeats(offsetMs uint32, v float64) bool {
+	if len(r.points) > maxPointBytes {
+		return false
+	}
+	have, flags := mapping.FindPoint(r.points, offsetMs)
+	if have == nil {
+		return false
+	}
+	var buf [8]byte
+	want, wantFlags := mapping.AppendValue(buf[:0], v)
+	return flags == wantFlags && bytes.Equal(have, want)
+}
+
+// settle removes the points that a flush has taken: they are in the store.
+func (r *openRow) settle() {
+	rest := copy(r.points, r.points[r.flushing:])
+	r.points, r.flushing = r.points[:rest], 0
+	if rest == 0 {
+		r.last = 0
+	}
+}
+
+// pending says whether there is anything to flush, or to merge when the hour has ended.
+func (r *openRow) pending() bool { return len(r.points) > 0 || r.cells > 1 }
+
+// openRow returns the row of a base time, and opens it if need be. startBase is the hour in which promtsd started: the row may
+// have cells from before.
+func (s *series) openRow(base, startBase uint32) *openRow {
+	c := &s.current
+	switch {
+	case c.open && base == c.base:
+		return c
+	case !c.open || base > c.base:
+		fresh := openRow{base: base, open: true}
+		if c.open && c.pending() {
+			old := *c
+			s.others = append(s.others, &old)
+		} else {
+			fresh.points = c.points
+		}
+		*c = fresh
+	default:
+		i, found := slices.BinarySearchFunc(s.others, base, func(r *openRow, base uint32) int {
+			return int(int64(r.base) - int64(base))
+		})
+		if found {
+			return s.others[i]
+		}
+		c = &openRow{base: base, open: true}
+		s.others = slices.Insert(s.others, i, c)
+	}
+	if base == startBase {
+		c.cells = 1
+	}
+	return c
+}
+
+// find returns the row of a base time, nil if there is none.
+func (s *series) find(base uint32) *openRow {
+	if s.current.open && s.current.base == base {
+		return &s.current
+	}
+	for _, r := range s.others {
+		if r.base == base {
+			return r
+		}
+	}
+	return nil
+}
+
+// idle says that the series has nothing to flush. mu must be held.
+func (s *series) idle() bool { return len(s.others) == 0 && len(s.current.points) == 0 && !s.member }

@@ -1,0 +1,103 @@
+package ingest
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+)
+
+// table holds one *series for each TSUID of which label bytes are in the cache, or points in memory. It is how a query
+// finds points that are not in the store yet, and why two ways to write the labels of a series lead to one *series.
+type table struct {
+	seed   maphash.Seed
+	held   atomic.Int64 // bytes of the open rows' memory, of all series
+	shards [64]tableShard
+}
+
+type tableShard struct {
+	mu     sync.Mutex // may be held while a series is locked, not the other way round
+	series map[string]*series
+}
+
+func newTable() *table {
+	t := &table{seed: maphash.MakeSeed()}
+	for i := range t.shards {
+		t.shards[i].series = make(map[string]*series)
+	}
+	return t
+}
+
+func (t *table) shardOf(tsuid []byte) *tableShard {
+	return &t.shards[maphash.Bytes(t.seed, tsuid)>>58]
+}
+
+// retain notes that the cache holds the series under some more label bytes, and returns the one to use: s, or the one
+// that is there already.
+func (t *table) retain(s *series) *series {
+	shard := t.shardOf(s.tsuid)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	s = shard.put(s)
+	s.refs++
+	return s
+}
+
+// put returns the series with s's TSUID, which is s if there is none.
+func (shard *tableShard) put(s *series) *series {
+	if held, ok := shard.series[string(s.tsuid)]; ok {
+		return held
+	}
+	shard.series[string(s.tsuid)] = s
+	s.mu.Lock()
+	s.dropped = false
+	s.mu.Unlock()
+	return s
+}
+
+// release notes that the cache has dropped label bytes of the series.
+func (t *table) release(s *series) {
+	shard := t.shardOf(s.tsuid)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	s.refs--
+	t.dropIdle(shard, s)
+}
+
+// settled notes that the series may have no points in memory any more.
+func (t *table) settled(s *series) {
+	shard := t.shardOf(s.tsuid)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	t.dropIdle(shard, s)
+}
+
+// dropIdle lets go of a series that nothing needs.
+func (t *table) dropIdle(shard *tableShard, s *series) {
+	if s.refs > 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle() && !s.dropped {
+		s.dropped = true
+		t.held.Add(-int64(cap(s.current.points)))
+		s.current.points = nil
+		delete(shard.series, string(s.tsuid))
+	}
+}
+
+// revive returns the series to put points into instead of s, which was dropped after a request had found it.
+func (t *table) revive(s *series) *series {
+	shard := t.shardOf(s.tsuid)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	return shard.put(s)
+}
+
+// get returns the series with a TSUID, nil if nothing is known of it here.
+func (t *table) get(tsuid []byte) *series {
+	shard := t.shardOf(tsuid)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	return shard.series[string(tsuid)]
+}

@@ -1,0 +1,329 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/storetest"
+)
+
+const journalTable = "promtsd-journal"
+
+func newStore(t testing.TB) store.Store {
+	t.Helper()
+	st := storetest.NewMem()
+	if _, _, err := catalog.Init(t.Context(), st, "promtsd", nil); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func config(st store.Store, term time.Duration) journal.Config {
+	return journal.Config{
+		Store: st, Tables: catalog.DefaultTables(), Term: term, Logger: slog.New(slog.DiscardHandler), First: 1,
+	}
+}
+
+func openWriter(t testing.TB, c journal.Config) *journal.Writer {
+	t.Helper()
+	w, err := journal.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func write(t testing.TB, w *journal.Writer, bodies ...string) {
+	t.Helper()
+	for _, body := range bodies {
+		if err := w.Write(t.Context(), &journal.Entry{Body: []byte(body)}, func(uint64) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func leases(t testing.TB, st store.Store) []journal.Lease {
+	t.Helper()
+	ls, err := journal.Leases(t.Context(), st, catalog.DefaultTables())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ls
+}
+
+func entries(t testing.TB, st store.Store) int {
+	t.Helper()
+	n := 0
+	for _, err := range st.Scan(t.Context(), store.Scan{Table: journalTable}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// recorder notes the bodies that are replayed.
+type recorder struct {
+	bodies   []string
+	finished bool
+	err      error
+}
+
+func (r *recorder) Replay(_ context.Context, e *journal.Entry) error {
+	r.bodies = append(r.bodies, string(e.Body))
+	return r.err
+}
+
+func (r *recorder) Finish(context.Context) error {
+	r.finished = true
+	return nil
+}
+
+func adopt(t testing.TB, st store.Store, l journal.Lease, r journal.Replayer) (bool, error) {
+	t.Helper()
+	return adoptAs(t, st, l, 7, r)
+}
+
+func adoptAs(t testing.TB, st store.Store, l journal.Lease, holder journal.ID, r journal.Replayer) (bool, error) {
+	t.Helper()
+	_, ok, err := journal.Adopt(t.Context(), config(st, time.Minute), l, holder, r, func(journal.Adopted) {})
+	return ok, err
+}
+
+func TestEntry_ComesBackAsItWas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.IntRange(0, 1<<40)
+		e := journal.Entry{
+			Form: rapid.Byte().Draw(t, "form"), Arrived: rapid.Int64().Draw(t, "arrived"), Latest: rapid.Int64().Draw(t, "latest"),
+			RefuseInfinities: rapid.Bool().Draw(t, "infinities"), NeedMetricName: rapid.Bool().Draw(t, "name"),
+			MaxLabels: number.Draw(t, "labels"), MaxLabelName: number.Draw(t, "label name"),
+			MaxLabelValue: number.Draw(t, "label value"), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
+		}
+		b := journal.AppendEntry([]byte("before"), &e)[len("before"):]
+		got, err := journal.ParseEntry(b)
+		if err != nil || !bytes.Equal(got.Body, e.Body) {
+			t.Fatalf("got %+v, %v, want %+v", got, err, e)
+		}
+		got.Body, e.Body = nil, nil
+		if fmt.Sprint(got) != fmt.Sprint(e) {
+			t.Fatalf("got %+v, want %+v", got, e)
+		}
+		// Cut anywhere, or with a bit turned, it is refused.
+		if _, err := journal.ParseEntry(b[:rapid.IntRange(0, len(b)-1).Draw(t, "cut")]); !errors.Is(err, mapping.ErrCorrupt) {
+			t.Fatalf("a cut entry: got %v, want ErrCorrupt", err)
+		}
+		b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		if _, err := journal.ParseEntry(b); !errors.Is(err, mapping.ErrCorrupt) {
+			t.Fatalf("a garbled entry: got %v, want ErrCorrupt", err)
+		}
+	})
+}
+
+func FuzzParseEntry(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(journal.AppendEntry(nil, &journal.Entry{Form: 1, Body: []byte("body")}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if e, err := journal.ParseEntry(b); err == nil && len(e.Body) > len(b) {
+			t.Fatal("a body larger than its entry")
+		}
+	})
+}
+
+func TestAdopt_ReplaysWhatTheFrontierLeavesInOrder(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Millisecond*40))
+	write(t, w, "a", "b", "c")
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	moved := make(chan struct{})
+	done := make(chan error)
+	go func() { // until the frontier is recorded
+		done <- w.Keep(ctx, func() uint64 {
+			if entries(t, st) == 1 {
+				once.Do(func() { close(moved) })
+			}
+			return 3
+		})
+	}()
+	<-moved
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	l := leases(t, st)
+	if len(l) != 1 || l[0].Frontier != 3 || l[0].Writer != w.ID() || l[0].Holder != w.ID() {
+		t.Fatalf("leases are %+v, want one of %v with frontier 3", l, w.ID())
+	}
+	r := &recorder{}
+	if ok, err := adopt(t, st, l[0], r); !ok || err != nil {
+		t.Fatalf("adopt: %v, %v", ok, err)
+	}
+	if !slices.Equal(r.bodies, []string{"c"}) || !r.finished {
+		t.Errorf("replayed %q (finished: %v), want c", r.bodies, r.finished)
+	}
+	if n := entries(t, st); n != 0 || len(leases(t, st)) != 0 {
+		t.Errorf("%d entries and leases %v are left", n, leases(t, st))
+	}
+	if err := w.Keep(t.Context(), func() uint64 { return 4 }); !errors.Is(err, journal.ErrLost) {
+		t.Errorf("keeping a journal that was taken over: got %v, want ErrLost", err)
+	}
+	if err := w.Write(t.Context(), &journal.Entry{}, func(uint64) {}); !errors.Is(err, journal.ErrLost) {
+		t.Errorf("writing to a journal that was taken over: got %v, want ErrLost", err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Errorf("close after the journal was taken over: %v", err)
+	}
+}
+
+func TestAdopt_OneOfManyGetsIt(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	write(t, w, "a")
+	l := leases(t, st)[0]
+	var wg sync.WaitGroup
+	got := make([]bool, 8)
+	records := make([]recorder, 8)
+	for i := range got {
+		wg.Go(func() {
+			var err error
+			if got[i], err = adoptAs(t, st, l, journal.ID(100+i), &records[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	winners := 0
+	for i, ok := range got {
+		if ok {
+			winners++
+		}
+		if ok != (len(records[i].bodies) == 1) {
+			t.Errorf("adopter %d: ok %v, replayed %q", i, ok, records[i].bodies)
+		}
+	}
+	if winners != 1 {
+		t.Errorf("%d got the journal, want 1", winners)
+	}
+}
+
+func TestAdopt_FailureLeavesTheJournal(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	write(t, w, "a", "b")
+	failed := errors.New("no memory")
+	if ok, err := adopt(t, st, leases(t, st)[0], &recorder{err: failed}); ok || !errors.Is(err, failed) {
+		t.Fatalf("adopt: %v, %v", ok, err)
+	}
+	r := &recorder{}
+	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil || len(r.bodies) != 2 {
+		t.Fatalf("the next adopts: %v, %v, replayed %q", ok, err, r.bodies)
+	}
+}
+
+func TestClose_LeavesNothing(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	write(t, w, "a", "b")
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, l := entries(t, st), leases(t, st); n != 0 || len(l) != 0 {
+		t.Errorf("%d entries and leases %v are left", n, l)
+	}
+}
+
+func TestClose_RenewsOverARenewalThatWasNotHeardOf(t *testing.T) {
+	st := storetest.Faulty(newStore(t),
+		storetest.Fault{Verb: storetest.CheckAndPut, Call: 2, When: storetest.After},
+		storetest.Fault{Verb: storetest.Get, Call: 1})
+	w := openWriter(t, config(st, time.Minute))
+	if err := w.Close(t.Context()); err == nil || errors.Is(err, journal.ErrLost) {
+		t.Fatalf("a renewal with an error: got %v", err)
+	}
+	write(t, w, "a") // the lease shall say something else
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, l := entries(t, st), leases(t, st); n != 0 || len(l) != 0 {
+		t.Errorf("%d entries and leases %v are left", n, l)
+	}
+}
+
+func TestCheck_FailsWhenTheLeaseWasNotRenewedInTime(t *testing.T) {
+	w := openWriter(t, config(newStore(t), time.Nanosecond))
+	if err := w.Check(); !errors.Is(err, journal.ErrLost) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+}
+
+func TestRemoveOrphans_RemovesOnlyEntriesWithoutALease(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	write(t, w, "a", "b")
+	gone := openWriter(t, config(st, time.Minute))
+	write(t, gone, "x", "y", "z")
+	var b store.Batch
+	b.Delete("promtsd", fmt.Appendf(nil, "w%s", idBytes(gone.ID())), catalog.FamilyOwn, []byte("lease"), 0)
+	if err := st.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := journal.RemoveOrphans(t.Context(), st, catalog.DefaultTables()); err != nil {
+		t.Fatal(err)
+	}
+	if n := entries(t, st); n != 2 {
+		t.Errorf("%d entries are left, want the 2 of the writer with a lease", n)
+	}
+}
+
+func idBytes(id journal.ID) []byte {
+	b := make([]byte, 8)
+	for i := range b {
+		b[i] = byte(id >> (56 - 8*i))
+	}
+	return b
+}
+
+func TestWatch_TellsWhoHasNotChangedForATerm(t *testing.T) {
+	var w journal.Watch
+	begin := time.Now()
+	at := func(seconds float64, ls ...journal.Lease) []journal.Lease {
+		return w.Expired(ls, begin.Add(time.Duration(seconds*float64(time.Second))), 10*time.Second)
+	}
+	alive, dead := journal.Lease{Writer: 1, Beat: 1}, journal.Lease{Writer: 2, Beat: 1}
+	if got := at(0, alive, dead); len(got) > 0 {
+		t.Errorf("at first sight: %v", got)
+	}
+	alive.Beat++
+	if got := at(10, alive, dead); len(got) > 0 {
+		t.Errorf("after a term, which ends a little later for others: %v", got)
+	}
+	if got := at(12.5, alive, dead); len(got) != 1 || got[0].Writer != 2 {
+		t.Errorf("after a term and a fifth: got %v, want writer 2", got)
+	}
+}
+
+func TestLeases_OneThatCannotBeReadIsAnError(t *testing.T) {
+	st := newStore(t)
+	var b store.Batch
+	b.Put("promtsd", []byte("w12345678"), catalog.FamilyOwn, []byte("lease"), 1, []byte("{"))
+	if err := st.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := journal.Leases(t.Context(), st, catalog.DefaultTables()); !errors.Is(err, mapping.ErrCorrupt) {
+		t.Errorf("got %v, want ErrCorrupt", err)
+	}
+}

@@ -1,0 +1,140 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/store"
+)
+
+// ErrLost says that a writer has lost its lease, or cannot be sure that it has it: it must not acknowledge anything. It
+// is an ErrUnavailable: another promtsd, or this one a little later, can take the request.
+var ErrLost = fmt.Errorf("%w: the lease of this writer is lost", store.ErrUnavailable)
+
+// Lease is what a writer says of itself in the store. It is changed by compare-and-set only, and must be changed within
+// a lease time; whoever sees it unchanged for longer may take the writer's journal over, which is such a change too. So
+// no clocks are compared, and of several who want a journal one gets it.
+type Lease struct {
+	Writer   ID     `json:"-"`
+	Address  string `json:"address,omitempty"` // where the writer answers other promtsd
+	Holder   ID     `json:"holder"`            // the writer itself, or the one who took its journal over
+	Frontier uint64 `json:"frontier"`          // the samples of all entries below are in the data table
+	Beat     uint64 `json:"beat"`              // counts the changes
+
+	raw []byte
+}
+
+const leasePrefix = 'w'
+
+var leaseQualifier = []byte("lease")
+
+func leaseRow(id ID) []byte { return binary.BigEndian.AppendUint64([]byte{leasePrefix}, uint64(id)) }
+
+// Leases reads all leases in the store, in order of their writers.
+func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease, error) {
+	var out []Lease
+	scan := store.Scan{Table: tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix}, Stop: []byte{leasePrefix + 1}}}}
+	for row, err := range st.Scan(ctx, scan) {
+		if err != nil {
+			return nil, fmt.Errorf("read leases: %w", err)
+		}
+		l, err := parseLease(row)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func parseLease(row store.Row) (Lease, error) {
+	var l Lease
+	if len(row.Key) != 9 || len(row.Cells) != 1 || !bytes.Equal(row.Cells[0].Qualifier, leaseQualifier) {
+		return l, fmt.Errorf("read lease in row %x: %w: not a row of a lease", row.Key, mapping.ErrCorrupt)
+	}
+	value := row.Cells[0].Value
+	if err := json.Unmarshal(value, &l); err != nil {
+		return l, fmt.Errorf("read lease in row %x: %w: %w", row.Key, mapping.ErrCorrupt, err)
+	}
+	l.Writer = ID(binary.BigEndian.Uint64(row.Key[1:]))
+	l.raw = slices.Clone(value)
+	return l, nil
+}
+
+// change replaces the lease by next, if it still is what it was when it was read; ok says so.
+func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables, next Lease) (now Lease, ok bool, err error) {
+	next.Beat = l.Beat + 1
+	if next.raw, err = json.Marshal(next); err != nil {
+		return l, false, err
+	}
+	check := store.Check{
+		Coord:  store.Coord{Table: tables.Own, Row: leaseRow(next.Writer), Family: catalog.FamilyOwn, Qualifier: leaseQualifier},
+		Expect: l.raw, Value: next.raw,
+	}
+	done, err := st.CheckAndPut(ctx, []store.Check{check})
+	if err == nil && done[0] {
+		return next, true, nil
+	}
+	// It may have taken effect in spite of an error; and so may an earlier one of the same holder, which then stands in
+	// the way of this one.
+	for row, readErr := range st.Get(ctx, store.Get{Table: tables.Own, Rows: [][]byte{check.Row}}) {
+		if readErr != nil {
+			return l, false, errors.Join(err, readErr)
+		}
+		found, parseErr := parseLease(row)
+		switch {
+		case parseErr != nil:
+			return l, false, errors.Join(err, parseErr)
+		case bytes.Equal(found.raw, next.raw):
+			return next, true, nil
+		case err == nil && found.Holder == next.Holder && found.Beat == next.Beat:
+			return found.change(ctx, st, tables, next)
+		}
+	}
+	return l, false, err
+}
+
+// drop removes the lease.
+func (l Lease) drop(ctx context.Context, st store.Store, tables catalog.Tables) error {
+	var b store.Batch
+	b.Delete(tables.Own, leaseRow(l.Writer), catalog.FamilyOwn, leaseQualifier, 0)
+	return st.Apply(ctx, &b)
+}
+
+// Watch tells which leases have run out. It must be asked again and again, by one goroutine. The zero value is ready.
+type Watch struct {
+	seen map[ID]sighting
+}
+
+type sighting struct {
+	beat  uint64
+	since time.Time
+}
+
+// Expired returns those of the leases that have not changed for longer than a lease time; now is a monotonic clock's.
+func (w *Watch) Expired(leases []Lease, now time.Time, term time.Duration) []Lease {
+	next := make(map[ID]sighting, len(leases))
+	var out []Lease
+	for _, l := range leases {
+		s, ok := w.seen[l.Writer]
+		if !ok || s.beat != l.Beat {
+			s = sighting{l.Beat, now}
+		}
+		next[l.Writer] = s
+		// The holder counts from before its change reached the store, we from after: a fifth more is for clocks that run
+		// at different speeds.
+		if now.Sub(s.since) > term+term/5 {
+			out = append(out, l)
+		}
+	}
+	w.seen = next
+	return out
+}

@@ -1,0 +1,321 @@
+package query_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/pack"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/pebble"
+)
+
+const (
+	benchStep = 15_000 // ms between samples: 240 an hour
+	benchDay  = 20_000 // the day on which data begin
+)
+
+// bench is a store with data, and a querier on it.
+type bench struct {
+	store    store.Store
+	settings catalog.Settings
+	uids     *uid.Registry
+	memory   *index.Memory
+	cell     [64]struct{ qualifier, value []byte } // hours of 240 samples
+	batch    store.Batch
+}
+
+func newBench(b *testing.B) *bench {
+	b.Helper()
+	st, err := pebble.Open(pebble.Config{
+		Dir: "db", FS: vfs.NewMem(), Logger: slog.New(slog.DiscardHandler), NoSync: true, CacheBytes: 1 << 30,
+		Packing: pebble.Packing{Pack: pack.Append, Unpack: pack.Expand},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { st.Close() })
+	f := &bench{store: st}
+	if f.settings, _, err = catalog.Init(b.Context(), st, "promtsd", nil); err != nil {
+		b.Fatal(err)
+	}
+	f.uids = uid.New(uid.Config{
+		Store: st, Table: f.settings.Tables.UID, Schema: f.settings.Schema, Names: f.settings.Names,
+	})
+	b.Cleanup(f.uids.Close)
+	f.memory = index.NewMemory(index.MemoryConfig{Store: st, Settings: f.settings, MaxSeries: 1 << 20})
+	for i := range f.cell {
+		var points []byte
+		for n := range uint32(mapping.HourMs / benchStep) {
+			points = mapping.AppendPoint(points, n*benchStep, float64(n*uint32(i+7)*13%1000))
+		}
+		f.cell[i].qualifier, f.cell[i].value = mapping.AppendCell(nil, nil, points)
+	}
+	return f
+}
+
+// write writes one cell for each of some hours of a series, from a day on.
+func (f *bench) write(b *testing.B, ls labels.Labels, day index.Day, hours int) {
+	tsuid := f.tsuid(b, ls)
+	schema, w := f.settings.Schema, index.Writer{Tables: f.settings.Tables}
+	first := uint32(day) * 86400
+	row := schema.AppendRowKey(nil, tsuid, first)
+	w.PutSeries(&f.batch, tsuid, 1)
+	for h := range hours {
+		if h%24 == 0 {
+			w.PutDay(&f.batch, tsuid, day+index.Day(h/24), 1, nil)
+		}
+		schema.SetBaseTime(row, first+uint32(h)*3600)
+		c := f.cell[(h+len(tsuid)+int(tsuid[len(tsuid)-1]))%len(f.cell)]
+		f.batch.Put(f.settings.Tables.Data, row, catalog.FamilyData, c.qualifier, 1, c.value)
+	}
+	if f.batch.Size() > 8<<20 {
+		f.flush(b)
+	}
+}
+
+func (f *bench) flush(b *testing.B) {
+	if err := f.store.Apply(b.Context(), &f.batch); err != nil {
+		b.Fatal(err)
+	}
+	f.batch.Reset()
+}
+
+func (f *bench) tsuid(b *testing.B, ls labels.Labels) []byte {
+	names := []uid.Name{{Kind: mapping.Metric, Text: ls.Get("__name__")}}
+	ls.Range(func(l labels.Label) {
+		if l.Name != "__name__" {
+			names = append(names, uid.Name{Kind: mapping.Tagk, Text: l.Name}, uid.Name{Kind: mapping.Tagv, Text: l.Value})
+		}
+	})
+	results, err := f.uids.Assign(b.Context(), names)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var tags []mapping.Tag
+	for i := 1; i < len(results); i += 2 {
+		tags = append(tags, mapping.Tag{Key: results[i].UID, Value: results[i+1].UID})
+	}
+	f.settings.Schema.SortTags(tags)
+	return f.settings.Schema.AppendTSUID(nil, results[0].UID, tags)
+}
+
+// querier returns a querier with the memory part of the index, or without it.
+func (f *bench) querier(b *testing.B, memory bool, change func(*query.Config)) *query.Querier {
+	f.flush(b)
+	c := index.Config{Store: f.store, Settings: f.settings, UIDs: f.uids}
+	if memory {
+		c.Memory = f.memory
+		if err := f.memory.Build(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	config := query.Config{
+		Store: f.store, Settings: f.settings, Logger: slog.New(slog.DiscardHandler), Index: index.NewReader(c),
+	}
+	if change != nil {
+		change(&config)
+	}
+	return query.New(config)
+}
+
+// run measures a query of some hours from the first day on, that finds so many series.
+func (f *bench) run(b *testing.B, q *query.Querier, day index.Day, hours, series int, ms ...*labels.Matcher) {
+	b.Helper()
+	from := int64(day) * 24 * mapping.HourMs
+	samples, found := 0, 0
+	b.ReportAllocs()
+	begin := cpuTime(b)
+	for b.Loop() {
+		samples, found = 0, 0
+		set, err := q.Select(context.Background(), from, from+int64(hours)*mapping.HourMs-1, false, ms)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for set.Next() {
+			found++
+			for p := set.Points(); p != nil; p = set.Points() {
+				samples += p.Len()
+			}
+		}
+		if err := set.Err(); err != nil {
+			b.Fatal(err)
+		}
+		set.Close()
+	}
+	if found != series || samples != series*hours*(mapping.HourMs/benchStep) {
+		b.Fatalf("found %d series with %d samples, want %d series", found, samples, series)
+	}
+	cpu := cpuTime(b) - begin
+	b.ReportMetric(float64(samples)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Msamples/s")
+	b.ReportMetric(float64(samples)*float64(b.N)/cpu.Seconds()/1e6, "Msamples/cpu-s")
+	b.ReportMetric(cpu.Seconds()*1e3/float64(b.N), "cpu-ms/op")
+}
+
+// cpuTime is what the process has used of the processors, in which a machine with other work can be compared.
+func cpuTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func matcher(kind labels.MatchType, name, value string) *labels.Matcher {
+	return labels.MustNewMatcher(kind, name, value)
+}
+
+// benchLabels are those of one of the metric's series: ten jobs, each instance in one of them.
+func benchLabels(metric string, i int) labels.Labels {
+	return labels.FromStrings("__name__", metric, "instance", fmt.Sprintf("host-%05d:9100", i),
+		"job", fmt.Sprintf("job-%d", i%10), "zone", fmt.Sprintf("z%d", i%3), "env", "prod")
+}
+
+func BenchmarkSelect(b *testing.B) {
+	const series = 10_000
+	f := newBench(b)
+	for i := range series {
+		f.write(b, benchLabels("requests_total", i), benchDay, 24)
+		f.write(b, benchLabels("other", i), benchDay, 1)
+	}
+	name := matcher(labels.MatchEqual, "__name__", "requests_total")
+	equal, re, not := labels.MatchEqual, labels.MatchRegexp, labels.MatchNotEqual
+	for _, c := range []struct {
+		name          string
+		hours, series int
+		ms            []*labels.Matcher
+	}{
+		{"1of10000_24h", 24, 1, []*labels.Matcher{name, matcher(equal, "instance", "host-01234:9100")}},
+		{"100of10000_24h", 24, 100, []*labels.Matcher{name, matcher(re, "instance", "host-012..:9100")}},
+		{"1000of10000_1h", 1, 1000, []*labels.Matcher{name, matcher(equal, "job", "job-3")}},
+		{"metric_1h", 1, series, []*labels.Matcher{name}},
+		{"nameless_1h", 1, 2 * series / 10, []*labels.Matcher{matcher(equal, "job", "job-3")}},
+		{"regexp_1h", 1, series / 5, []*labels.Matcher{name, matcher(re, "job", "job-(3|4)")}},
+		{"not_1h", 1, series / 10 * 9, []*labels.Matcher{name, matcher(not, "job", "job-3")}},
+		{"metric_24h", 24, series, []*labels.Matcher{name}},
+	} {
+		for _, memory := range []bool{true, false} {
+			for _, plan := range []string{"cost", "get", "scan"} {
+				b.Run(fmt.Sprintf("%s/memory=%v/%s", c.name, memory, plan), func(b *testing.B) {
+					q := f.querier(b, memory, nil)
+					q.ForcePlan(plan)
+					f.run(b, q, benchDay, c.hours, c.series, c.ms...)
+				})
+			}
+		}
+	}
+}
+
+// A year of one series needs no more memory than a day of many.
+func BenchmarkSelectYear(b *testing.B) {
+	f := newBench(b)
+	f.write(b, benchLabels("m", 0), benchDay, 365*24)
+	for i := range 1000 {
+		f.write(b, benchLabels("m", 1+i), benchDay+index.Day(i%365), 24)
+	}
+	for _, memory := range []bool{true, false} {
+		b.Run(fmt.Sprintf("memory=%v", memory), func(b *testing.B) {
+			q := f.querier(b, memory, nil)
+			f.run(b, q, benchDay, 365*24, 1, matcher(labels.MatchEqual, "instance", "host-00000:9100"))
+		})
+	}
+}
+
+// Of 100,000 series nine of ten ended long ago.
+func BenchmarkSelectChurn(b *testing.B) {
+	f := newBench(b)
+	const series, days = 100_000, 30
+	for i := range series {
+		day := index.Day(benchDay + days)
+		if i%10 != 0 {
+			day = index.Day(benchDay + i%days)
+		}
+		f.write(b, benchLabels("m", i), day, 1)
+	}
+	for _, memory := range []bool{true, false} {
+		q := f.querier(b, memory, nil)
+		if memory {
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			m := index.NewMemory(index.MemoryConfig{Store: f.store, Settings: f.settings, MaxSeries: 1 << 20})
+			if err := m.Build(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.Logf("the index of %d series takes %d bytes for each", series, (int(after.HeapAlloc)-int(before.HeapAlloc))/series)
+			runtime.KeepAlive(m)
+		}
+		b.Run(fmt.Sprintf("metric/memory=%v", memory), func(b *testing.B) {
+			f.run(b, q, benchDay+days, 1, series/10, matcher(labels.MatchEqual, "__name__", "m"))
+		})
+		b.Run(fmt.Sprintf("one/memory=%v", memory), func(b *testing.B) {
+			f.run(b, q, benchDay+days, 1, 1, matcher(labels.MatchEqual, "__name__", "m"),
+				matcher(labels.MatchEqual, "instance", "host-01230:9100"))
+		})
+	}
+}
+
+// BenchmarkCosts measures what EmbeddedCosts says: the rows of an hour got by their keys, scanned, and passed over.
+func BenchmarkCosts(b *testing.B) {
+	const series = 10_000
+	f := newBench(b)
+	var keys [][]byte
+	for i := range series {
+		ls := benchLabels("m", i)
+		f.write(b, ls, benchDay, 2)
+		keys = append(keys, f.settings.Schema.AppendRowKey(nil, f.tsuid(b, ls), benchDay*86400))
+	}
+	f.flush(b)
+	data, columns := f.settings.Tables.Data, []store.Column{{Family: catalog.FamilyData}}
+	all := []store.Range{{Start: keys[0], Stop: append(slices.Clone(keys[series-1]), 0)}}
+	get := func(rows [][]byte) iter.Seq2[store.Row, error] {
+		return f.store.Get(b.Context(), store.Get{Table: data, Rows: rows, Columns: columns})
+	}
+	scan := func(ranges []store.Range, keep bool) iter.Seq2[store.Row, error] {
+		return f.store.Scan(b.Context(), store.Scan{
+			Table: data, Ranges: ranges, Columns: columns, Filter: store.RowFilter{Match: func([]byte) bool { return keep }},
+		})
+	}
+	var sparse [][]byte
+	var ranges []store.Range
+	for i := 0; i < series; i += 50 {
+		sparse = append(sparse, keys[i])
+		ranges = append(ranges, store.Range{Start: keys[i], Stop: append(slices.Clone(keys[i]), 0)})
+	}
+	for _, c := range []struct {
+		name string
+		rows int // among which the cost is shared
+		read iter.Seq2[store.Row, error]
+	}{
+		{"get_dense", series, get(keys)}, {"get_sparse", len(sparse), get(sparse)}, {"get_one", 1, get(keys[500:501])},
+		{"next", series, scan(all, true)}, {"skip", series, scan(all, false)}, {"seek", len(ranges), scan(ranges, true)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			begin := cpuTime(b)
+			for b.Loop() {
+				for _, err := range c.read {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64((cpuTime(b)-begin).Nanoseconds())/float64(b.N)/float64(c.rows), "cpu-ns/row")
+		})
+	}
+}

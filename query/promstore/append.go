@@ -1,0 +1,119 @@
+package promstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// Appender stores write requests; ingest.Appender is one. It may be called by many goroutines at once.
+type Appender interface {
+	// Append makes the samples of req durable and readable. What can never be stored is in the result; an error means
+	// that the whole request may be sent again.
+	Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error)
+}
+
+// Appendable is a storage.AppendableV2 on the write path. An appender gathers samples and writes them at Commit as one
+// request. Samples may come in any order, and RejectOutOfOrder is not heeded; start timestamps, exemplars and metadata
+// are passed over.
+//
+// Samples that can never be stored do not keep the others from being stored: Commit then returns a *RefusedError. Any
+// other error of Commit means that everything may be sent again.
+type Appendable struct {
+	Appender Appender
+}
+
+// AppenderV2 returns an appender, which serves one goroutine.
+func (a Appendable) AppenderV2(ctx context.Context) storage.AppenderV2 {
+	return &appender{ctx: ctx, to: a.Appender}
+}
+
+// RefusedError says that samples of a request were refused for good; the others are stored.
+type RefusedError struct {
+	Result mapping.WriteResult
+}
+
+// Error names how many samples were refused, and why the first few were.
+func (e *RefusedError) Error() string {
+	refused := 0
+	for _, n := range e.Result.Refused {
+		refused += n
+	}
+	texts := make([]string, len(e.Result.Examples))
+	for i, example := range e.Result.Examples {
+		texts[i] = example.Error()
+	}
+	return fmt.Sprintf("%d samples stored, %d refused: %s", e.Result.Written, refused, strings.Join(texts, "; "))
+}
+
+// Is makes it a storage.ErrOutOfBounds, by which Prometheus's handlers know what must not be sent again.
+func (e *RefusedError) Is(target error) bool { return target == storage.ErrOutOfBounds }
+
+type appender struct {
+	ctx     context.Context
+	to      Appender
+	req     mapping.WriteRequest
+	last    labels.Labels // of the request's last series
+	refused mapping.WriteResult
+	done    bool
+}
+
+var errDone = errors.New("append samples: the appender was committed or rolled back")
+
+func (a *appender) Append(
+	ref storage.SeriesRef, ls labels.Labels, _, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+	_ storage.AppendV2Options,
+) (storage.SeriesRef, error) {
+	if a.done {
+		return 0, errDone
+	}
+	if h != nil || fh != nil {
+		a.refused.Refuse(mapping.ReasonNotStored, 1, fmt.Errorf("series %s: %w: native histograms are not stored yet", ls,
+			mapping.ErrInvalid))
+		return ref, nil
+	}
+	r := &a.req
+	if len(r.Series) == 0 || !labels.Equal(ls, a.last) {
+		var raw []byte
+		ls.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
+		a.last = ls.Copy()
+		r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: len(r.Samples), To: len(r.Samples)})
+	}
+	r.Samples = append(r.Samples, mapping.Sample{T: t, V: v})
+	r.Series[len(r.Series)-1].To++
+	return ref, nil
+}
+
+func (a *appender) Commit() error {
+	if a.done {
+		return errDone
+	}
+	a.done = true
+	result, err := a.to.Append(a.ctx, &a.req)
+	if err != nil {
+		return err
+	}
+	for reason, n := range a.refused.Refused {
+		if result.Refused == nil {
+			result.Refused = make(map[mapping.Reason]int)
+		}
+		result.Refused[reason] += n
+	}
+	result.Examples = append(result.Examples, a.refused.Examples...)
+	if len(result.Refused) > 0 {
+		return &RefusedError{result}
+	}
+	return nil
+}
+
+func (a *appender) Rollback() error {
+	a.done = true
+	return nil
+}

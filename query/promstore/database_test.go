@@ -1,0 +1,156 @@
+package promstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/promstore"
+	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/pebble"
+	"github.com/promtsd/promtsd/store/storetest"
+)
+
+var (
+	_ storage.SampleAndChunkQueryable = (*promstore.Queryable)(nil)
+	_ storage.AppendableV2            = promstore.Appendable{}
+	_ storage.Storage                 = (*database)(nil)
+	_ promstore.Querier               = (*query.Querier)(nil)
+	_ promstore.Appender              = (*ingest.Appender)(nil)
+)
+
+// database is a store with the real write path and read path on it, as Prometheus's tests want one.
+type database struct {
+	*promstore.Queryable
+	promstore.Appendable
+	querier *query.Querier
+	store   store.Store
+	uids    *uid.Registry
+}
+
+func newDatabase(t testing.TB, st store.Store) *database {
+	settings, _, err := catalog.Init(context.Background(), st, "promtsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	uids := uid.New(uid.Config{
+		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: logger,
+		CacheEntries: 1000,
+	})
+	querier := query.New(query.Config{
+		Store: st, Settings: settings, Logger: logger,
+		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
+	})
+	return &database{
+		Queryable: promstore.New(promstore.Config{Querier: querier}),
+		Appendable: promstore.Appendable{Appender: ingest.New(ingest.Config{
+			Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: time.Now,
+			Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
+		})},
+		querier: querier, store: st, uids: uids,
+	}
+}
+
+func (db *database) Appender(context.Context) storage.Appender {
+	panic("nobody appends by the old interface")
+}
+func (db *database) StartTime() (int64, error) { return 0, nil }
+
+func (db *database) Close() error {
+	db.uids.Close()
+	if err := db.store.Close(); !errors.Is(err, store.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// stores are the ways to make an empty store.
+var stores = map[string]func(testing.TB) store.Store{
+	"memory": func(testing.TB) store.Store { return storetest.NewMem() },
+	"pebble": func(t testing.TB) store.Store {
+		st, err := pebble.Open(pebble.Config{Dir: "db", FS: vfs.NewMem(), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	},
+}
+
+// sample is a sample of a series to be written.
+type sample struct {
+	t int64
+	v float64
+}
+
+func (s sample) String() string { return fmt.Sprintf(" %d=%016x", s.t, math.Float64bits(s.v)) }
+
+// write appends samples of one series and commits them.
+func write(t testing.TB, to storage.AppendableV2, ls labels.Labels, samples ...sample) {
+	t.Helper()
+	a := to.AppenderV2(context.Background())
+	for _, s := range samples {
+		if _, err := a.Append(0, ls, 0, s.t, s.v, nil, nil, storage.AppendV2Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// texts reads a set to its end: each series with its samples as text, in the order in which they came. Like the engine,
+// it takes all series first.
+func texts(t testing.TB, set storage.SeriesSet) []string {
+	t.Helper()
+	var all []storage.Series
+	for set.Next() {
+		all = append(all, set.At())
+	}
+	if err := set.Err(); err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	var it chunkenc.Iterator
+	for _, s := range all {
+		it = s.Iterator(it)
+		out = append(out, s.Labels().String()+rest(t, it))
+	}
+	return out
+}
+
+// rest is what an iterator still has, as text.
+func rest(t testing.TB, it chunkenc.Iterator) string {
+	t.Helper()
+	var b strings.Builder
+	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+		at, v := it.At()
+		if kind != chunkenc.ValFloat || at != it.AtT() {
+			t.Fatalf("a sample of type %v at %d or %d", kind, at, it.AtT())
+		}
+		b.WriteString(sample{at, v}.String())
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func equal(name, value string) *labels.Matcher {
+	return labels.MustNewMatcher(labels.MatchEqual, name, value)
+}

@@ -1,0 +1,158 @@
+// Package promstore is promtsd's data behind Prometheus's own storage interfaces, which is what its query engine and
+// its HTTP API work on: Queryable over query.Querier, Appendable over the write path.
+package promstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtsd/promtsd/query"
+)
+
+// Querier finds series; query.Querier is one. It may be called by many goroutines at once.
+type Querier interface {
+	// Select finds the series that all matchers match, with their samples from mint to maxt, both inclusive, in
+	// milliseconds, mint not above maxt. With labelsOnly the series come without samples: those that were active on a
+	// day of the range, and in a range of more than 40 days maybe others.
+	Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (query.SeriesSet, error)
+}
+
+// Config is what a Queryable needs.
+type Config struct {
+	Querier Querier // required
+
+	// MaxBytes bounds the memory of the samples that the Selects of one storage.Querier hold, which is those of one
+	// PromQL query: past it they end with query.ErrLimit. 0: no bound.
+	MaxBytes int64
+}
+
+// Queryable is a storage.SampleAndChunkQueryable. It is safe for concurrent use, and so are its queriers.
+//
+// Series come sorted by labels, always. Their samples are read when a set moves to them, and held as XOR chunks until
+// the consumer lets go of them, because the engine takes all series of a selector before it looks at the first.
+type Queryable struct {
+	config Config
+}
+
+// New returns a Queryable.
+func New(c Config) *Queryable { return &Queryable{c} }
+
+// Querier returns a querier of the samples from mint to maxt, inclusive, in milliseconds.
+func (s *Queryable) Querier(mint, maxt int64) (storage.Querier, error) {
+	return sampleQuerier{s.querier(mint, maxt)}, nil
+}
+
+// ChunkQuerier returns a querier of the same samples in chunks of at most query.MaxChunkSamples, which do not overlap
+// and hold nothing outside the range.
+func (s *Queryable) ChunkQuerier(mint, maxt int64) (storage.ChunkQuerier, error) {
+	return chunkQuerier{s.querier(mint, maxt)}, nil
+}
+
+func (s *Queryable) querier(mint, maxt int64) *querier {
+	return &querier{source: s.config.Querier, mint: mint, maxt: maxt, budget: budget{max: s.config.MaxBytes}}
+}
+
+// querier is what a storage.Querier and a storage.ChunkQuerier have in common.
+type querier struct {
+	source     Querier
+	mint, maxt int64
+	budget     budget
+
+	mu     sync.Mutex // guards what follows
+	open   map[*set]struct{}
+	closed bool
+}
+
+type sampleQuerier struct{ *querier }
+
+func (q sampleQuerier) Select(
+	ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher,
+) storage.SeriesSet {
+	return sampleSet{q.selectSeries(ctx, hints, ms)}
+}
+
+type chunkQuerier struct{ *querier }
+
+func (q chunkQuerier) Select(
+	ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher,
+) storage.ChunkSeriesSet {
+	return chunkSet{q.selectSeries(ctx, hints, ms)}
+}
+
+// selectSeries heeds of the hints the range, the limit, the shard, and the function "series", by which the API says
+// that it wants no samples. The others could save work only by leaving samples out that the engine counts on.
+func (q *querier) selectSeries(ctx context.Context, hints *storage.SelectHints, ms []*labels.Matcher) *set {
+	s := &set{q: q, ctx: ctx, mint: q.mint, maxt: q.maxt, matchers: ms}
+	if hints != nil {
+		s.mint, s.maxt = max(s.mint, hints.Start), min(s.maxt, hints.End)
+		s.limit, s.shard, s.shards = hints.Limit, hints.ShardIndex, hints.ShardCount
+		s.labelsOnly = hints.Func == "series"
+	}
+	if s.labelsOnly {
+		// The API takes the warnings of such a set before its first series.
+		s.begin()
+	}
+	return s
+}
+
+// Close ends the sets that are not at their end.
+func (q *querier) Close() error {
+	q.mu.Lock()
+	open := q.open
+	q.open, q.closed = nil, true
+	q.mu.Unlock()
+	for s := range open {
+		s.inner.Close()
+	}
+	return nil
+}
+
+// enter notes a set that has to be closed. False says that the querier is closed already.
+func (q *querier) enter(s *set) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	if q.open == nil {
+		q.open = make(map[*set]struct{})
+	}
+	q.open[s] = struct{}{}
+	return true
+}
+
+// leave says whether the set still has to be closed, by the caller.
+func (q *querier) leave(s *set) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.open[s]
+	delete(q.open, s)
+	return ok
+}
+
+// budget bounds the bytes that the sets of one querier hold together.
+type budget struct {
+	max  int64
+	used atomic.Int64
+}
+
+// take adds n bytes and reports whether the budget had them.
+func (b *budget) take(n int) bool {
+	used := b.used.Add(int64(n))
+	return b.max <= 0 || used <= b.max
+}
+
+// warningsOf are the warnings of a set as those of the answer: it may lack samples of another promtsd that could not be
+// asked.
+func warningsOf(set query.SeriesSet) annotations.Annotations {
+	var out annotations.Annotations
+	for _, warning := range set.Warnings() {
+		out.Add(warning)
+	}
+	return out
+}

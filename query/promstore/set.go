@@ -1,0 +1,178 @@
+package promstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtsd/promtsd/query"
+)
+
+// errClosed is the error of a set whose querier was closed before it began.
+var errClosed = errors.New("select series: the querier is closed")
+
+// set reads one series after the other from a query.SeriesSet into memory. It begins to read at its first Next: the
+// engine makes the sets of all selectors of a query before it reads any, and each reads ahead.
+type set struct {
+	q             *querier
+	ctx           context.Context
+	mint, maxt    int64
+	labelsOnly    bool
+	matchers      []*labels.Matcher
+	limit         int // series; 0: any number
+	shard, shards uint64
+
+	inner    query.SeriesSet // nil before begin, and if it failed
+	begun    bool
+	ended    bool
+	given    int
+	current  *series
+	err      error
+	warnings annotations.Annotations
+
+	encoder query.ChunkEncoder
+	pieces  []piece // of the series being read
+	slab    []byte  // what chunks are cut from
+}
+
+// piece is a chunk of the series being read.
+type piece struct {
+	minT, maxT int64
+	data       []byte
+}
+
+const (
+	slabBytes = 64 << 10
+
+	// What a series and a chunk cost besides labels and encoded samples.
+	seriesBytes = int(unsafe.Sizeof(series{}))
+	chunkBytes  = int(unsafe.Sizeof(chunks.Meta{}) + unsafe.Sizeof(chunkenc.XORChunk{}))
+)
+
+// begin selects the series.
+func (s *set) begin() {
+	s.begun = true
+	if s.mint > s.maxt {
+		s.ended = true
+		return
+	}
+	inner, err := s.q.source.Select(s.ctx, s.mint, s.maxt, s.labelsOnly, s.matchers)
+	if err != nil {
+		s.err, s.ended = err, true
+		return
+	}
+	s.inner = inner
+	if s.warnings = warningsOf(inner); !s.q.enter(s) {
+		inner.Close()
+		s.err, s.ended = errClosed, true
+	}
+}
+
+// end closes the inner set. Its warnings are asked for again: there may be more than at the beginning.
+func (s *set) end(err error) {
+	s.err, s.ended, s.current = err, true, nil
+	s.warnings.Merge(warningsOf(s.inner))
+	if s.q.leave(s) {
+		s.inner.Close()
+	}
+	s.slab, s.pieces = nil, nil
+}
+
+func (s *set) Next() bool {
+	if !s.begun {
+		s.begin()
+	}
+	if s.ended {
+		return false
+	}
+	for s.limit <= 0 || s.given < s.limit {
+		if !s.inner.Next() {
+			s.end(s.inner.Err())
+			return false
+		}
+		ls := s.inner.Labels()
+		if s.shards > 0 && labels.StableHash(ls)%s.shards != s.shard {
+			continue
+		}
+		current, err := s.read(ls)
+		if err != nil {
+			s.end(err)
+			return false
+		}
+		s.current = current
+		s.given++
+		return true
+	}
+	s.end(nil)
+	return false
+}
+
+// read takes the samples of the inner set's series.
+func (s *set) read(ls labels.Labels) (*series, error) {
+	if !s.q.budget.take(seriesBytes + int(ls.ByteSize())) {
+		return nil, s.overBudget()
+	}
+	out := &series{labels: ls}
+	if s.labelsOnly {
+		return out, nil
+	}
+	s.pieces = s.pieces[:0]
+	for p := s.inner.Points(); p != nil; p = s.inner.Points() {
+		if err := s.encoder.Encode(p, s.keep); err != nil {
+			return nil, err
+		}
+	}
+	// An error inside a series ends its points like their end does.
+	if err := s.inner.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.encoder.Flush(s.keep); err != nil {
+		return nil, err
+	}
+	xor := make([]chunkenc.XORChunk, len(s.pieces))
+	out.chunks = make([]chunks.Meta, len(s.pieces))
+	for i, p := range s.pieces {
+		xor[i].Reset(p.data)
+		out.chunks[i] = chunks.Meta{Chunk: &xor[i], MinTime: p.minT, MaxTime: p.maxT}
+	}
+	return out, nil
+}
+
+// keep copies a chunk of the current series.
+func (s *set) keep(c query.Chunk) error {
+	n := len(c.Data)
+	if !s.q.budget.take(chunkBytes + n) {
+		return s.overBudget()
+	}
+	if cap(s.slab)-len(s.slab) < n {
+		s.slab = make([]byte, 0, max(slabBytes, n))
+	}
+	at := len(s.slab)
+	s.slab = append(s.slab, c.Data...)
+	s.pieces = append(s.pieces, piece{c.MinT, c.MaxT, slices.Clip(s.slab[at:])})
+	return nil
+}
+
+func (s *set) overBudget() error {
+	return fmt.Errorf("%w: the series and samples of this query take more than %d bytes of memory; ask for less, or "+
+		"raise --query.max-memory", query.ErrLimit, s.q.budget.max)
+}
+
+func (s *set) Err() error                        { return s.err }
+func (s *set) Warnings() annotations.Annotations { return s.warnings }
+
+type sampleSet struct{ *set }
+
+func (s sampleSet) At() storage.Series { return s.current }
+
+type chunkSet struct{ *set }
+
+func (s chunkSet) At() storage.ChunkSeries { return chunkSeries{s.current} }
