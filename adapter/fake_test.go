@@ -37,7 +37,7 @@ type fakeAppender struct {
 }
 
 func (a *fakeAppender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
-	result := mapping.WriteResult{Written: len(req.Samples)}
+	result := mapping.WriteResult{Written: len(req.Samples), Histograms: len(req.Histograms)}
 	if a.before != nil {
 		var err error
 		if result, err = a.before(ctx, req); err != nil {

@@ -6,16 +6,17 @@ import (
 
 // metrics of the handlers. The labels are bounded: version is 1.0, 2.0 or unknown; form is samples, streamed_xor_chunks
 // or unknown; code is an HTTP status, or canceled (the client went away) or aborted (an answer broke off); reason is a
-// mapping.Reason; kind is exemplar, histogram or metadata.
+// mapping.Reason; kind is exemplar or metadata.
 type metrics struct {
-	writeRequests  *prometheus.CounterVec
-	writeDuration  *prometheus.HistogramVec
-	writeRetries   prometheus.Counter
-	writeBytes     prometheus.Counter
-	writeSamples   prometheus.Counter
-	writeRefused   *prometheus.CounterVec
-	writeMalformed prometheus.Counter
-	writeDropped   *prometheus.CounterVec
+	writeRequests   *prometheus.CounterVec
+	writeDuration   *prometheus.HistogramVec
+	writeRetries    prometheus.Counter
+	writeBytes      prometheus.Counter
+	writeSamples    prometheus.Counter
+	writeHistograms prometheus.Counter
+	writeRefused    *prometheus.CounterVec
+	writeMalformed  prometheus.Counter
+	writeDropped    *prometheus.CounterVec
 
 	readRequests *prometheus.CounterVec
 	readDuration *prometheus.HistogramVec
@@ -54,11 +55,12 @@ func newMetrics(reg prometheus.Registerer, inFlight *budget, reads chan struct{}
 	}
 
 	m := &metrics{
-		writeRequests: counters("write_requests_total", "Remote-write requests answered.", "version", "code"),
-		writeDuration: durations("write_request_duration_seconds", "Time to answer a remote-write request.", "version"),
-		writeRetries:  counter("write_retried_requests_total", "Remote-write requests that were marked as sent again."),
-		writeBytes:    counter("write_received_bytes_total", "Bytes of remote-write bodies, compressed."),
-		writeSamples:  counter("write_samples_total", "Samples stored, exact repeats included."),
+		writeRequests:   counters("write_requests_total", "Remote-write requests answered.", "version", "code"),
+		writeDuration:   durations("write_request_duration_seconds", "Time to answer a remote-write request.", "version"),
+		writeRetries:    counter("write_retried_requests_total", "Remote-write requests that were marked as sent again."),
+		writeBytes:      counter("write_received_bytes_total", "Bytes of remote-write bodies, compressed."),
+		writeSamples:    counter("write_samples_total", "Samples stored, exact repeats included."),
+		writeHistograms: counter("write_histograms_total", "Native histograms stored, exact repeats included."),
 		writeRefused: counters("write_refused_samples_total",
 			"Samples and native histograms that were refused for good.", "reason"),
 		writeMalformed: counter("write_malformed_series_total",

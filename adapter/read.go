@@ -196,7 +196,7 @@ func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wi
 	b.chunks.Reset()
 	frames := wire.NewFrameWriter(b.out, wire.DefaultFrameBytes)
 	defer func() { h.metrics.readFrames.Add(float64(frames.Frames())) }()
-	emit := func(c query.Chunk) error { return frames.Chunk(c.MinT, c.MaxT, c.Data) }
+	emit := func(c query.Chunk) error { return frames.Chunk(c.MinT, c.MaxT, c.Encoding, c.Data) }
 	for i, q := range queries {
 		err := h.each(ctx, q, func(set query.SeriesSet) error {
 			if err := frames.Series(i, set.Labels()); err != nil {

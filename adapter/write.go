@@ -37,7 +37,8 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.Atoi(r.Header.Get("Retry-Attempt")); err == nil && n > 0 {
 		h.metrics.writeRetries.Inc()
 	}
-	version, written := versionUnknown, 0
+	version := versionUnknown
+	var written stored
 	answer := h.admit(w, r)
 	if answer == nil {
 		version, answer = writeVersion(r.Header.Get("Content-Type"))
@@ -49,13 +50,14 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 		written, answer = h.write(r, version)
 	}
 	if version == version2 {
-		// Senders of 1.0 do not expect these. Exemplars and histograms are not stored, and so not counted as written.
-		w.Header().Set("X-Prometheus-Remote-Write-Samples-Written", strconv.Itoa(written))
-		w.Header().Set("X-Prometheus-Remote-Write-Histograms-Written", "0")
+		// Senders of 1.0 do not expect these. Exemplars are not stored, and so not counted as written.
+		w.Header().Set("X-Prometheus-Remote-Write-Samples-Written", strconv.Itoa(written.samples))
+		w.Header().Set("X-Prometheus-Remote-Write-Histograms-Written", strconv.Itoa(written.histograms))
 		w.Header().Set("X-Prometheus-Remote-Write-Exemplars-Written", "0")
 	}
 	answer.send(w)
-	h.metrics.writeSamples.Add(float64(written))
+	h.metrics.writeSamples.Add(float64(written.samples))
+	h.metrics.writeHistograms.Add(float64(written.histograms))
 	h.metrics.writeRequests.WithLabelValues(version, answer.label()).Inc()
 	h.metrics.writeDuration.WithLabelValues(version).Observe(h.config.Now().Sub(begin).Seconds())
 	if answer.code == http.StatusInternalServerError {
@@ -82,8 +84,11 @@ func writeVersion(contentType string) (string, *reply) {
 			"proto=io.prometheus.write.v2.Request", contentType)}
 }
 
+// stored is what of a request is durable now.
+type stored struct{ samples, histograms int }
+
 // write reads, decodes and stores the body.
-func (h *Handler) write(r *http.Request, version string) (written int, answer *reply) {
+func (h *Handler) write(r *http.Request, version string) (written stored, answer *reply) {
 	ctx := r.Context()
 	buffers := h.writes.Get().(*writeBuffers)
 	defer h.writes.Put(buffers)
@@ -92,11 +97,11 @@ func (h *Handler) write(r *http.Request, version string) (written int, answer *r
 
 	body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
 	if buffers.block, answer = body.read(ctx, buffers.block, r); answer != nil {
-		return 0, answer
+		return written, answer
 	}
 	h.metrics.writeBytes.Add(float64(len(buffers.block)))
 	if buffers.content, answer = body.inflate(buffers.content, buffers.block); answer != nil {
-		return 0, answer
+		return written, answer
 	}
 
 	request := &buffers.request
@@ -110,58 +115,50 @@ func (h *Handler) write(r *http.Request, version string) (written int, answer *r
 			err = fmt.Errorf("%w, which is four times %s", err, flagMaxBodyBytes)
 		}
 		refused := badRequest(err.Error())
-		return 0, &refused
+		return written, &refused
 	}
 	if answer = body.take(wire.Memory(request)); answer != nil {
-		return 0, answer
+		return written, answer
 	}
 	request.Form, request.Body = form, buffers.block
 	return h.append(ctx, request, counts)
 }
 
 // append stores what was decoded and judges the outcome.
-func (h *Handler) append(ctx context.Context, request *mapping.WriteRequest, counts wire.Counts) (int, *reply) {
+func (h *Handler) append(ctx context.Context, request *mapping.WriteRequest, counts wire.Counts) (stored, *reply) {
 	var result mapping.WriteResult
 	if len(request.Series) > 0 {
 		request.NeedMetricName = true
 		var err error
 		if result, err = h.config.Appender.Append(ctx, request); err != nil {
 			answer := replyTo(ctx, err)
-			return result.Written, &answer
+			return stored{result.Written, result.Histograms}, &answer
 		}
 	}
-	refusal := refusal{written: result.Written, malformed: counts.Malformed}
+	written := stored{result.Written, result.Histograms}
+	refusal := refusal{written: written, malformed: counts.Malformed}
 	refusal.add(counts.Refused)
-	if counts.Histograms > 0 {
-		var histograms mapping.WriteResult
-		histograms.Refuse(mapping.ReasonNotStored, counts.Histograms, fmt.Errorf(
-			"native histograms are not stored yet, %d of this request among them those of %s: turn off sending them "+
-				"(send_native_histograms)", counts.Histograms, wire.FormatSeries(counts.HistogramSeries)))
-		refusal.add(histograms)
-	}
 	refusal.add(result)
 
 	for reason, n := range refusal.reasons {
 		h.metrics.writeRefused.WithLabelValues(string(reason)).Add(float64(n))
 	}
 	h.metrics.writeMalformed.Add(float64(counts.Malformed))
-	for kind, n := range map[string]int{
-		"exemplar": counts.Exemplars, "histogram": counts.Histograms, "metadata": counts.Metadata,
-	} {
+	for kind, n := range map[string]int{"exemplar": counts.Exemplars, "metadata": counts.Metadata} {
 		if n > 0 {
 			h.metrics.writeDropped.WithLabelValues(kind).Add(float64(n))
 		}
 	}
 	if refusal.reasons == nil {
-		return result.Written, &reply{code: http.StatusNoContent}
+		return written, &reply{code: http.StatusNoContent}
 	}
 	answer := badRequest(refusal.text())
-	return result.Written, &answer
+	return written, &answer
 }
 
 // A refusal gathers what was refused of one request.
 type refusal struct {
-	written   int
+	written   stored
 	malformed int // time series and exemplars
 	reasons   map[mapping.Reason]int
 	examples  []error
@@ -192,7 +189,8 @@ func (r *refusal) text() string {
 		reasons = append(reasons, fmt.Sprintf("%s %d", reason, r.reasons[reason]))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "refused %d samples and histograms (%s), stored %d samples", total, strings.Join(reasons, ", "), r.written)
+	fmt.Fprintf(&b, "refused %d samples and histograms (%s), stored %d", total, strings.Join(reasons, ", "),
+		r.written.samples+r.written.histograms)
 	if r.malformed > 0 {
 		fmt.Fprintf(&b, "; %d time series or exemplars are malformed", r.malformed)
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -17,9 +18,37 @@ import (
 //
 // A multi-point cell has the same bytes in another order: all qualifiers make its qualifier, all values and a last zero
 // byte its value. To OpenTSDB it is a compacted cell; a row may have many of them.
+//
+// A native histogram in a point list has a reserved bit of its qualifier set, and the form of histogram cells:
+//
+//	+----------------------------+----------------+-----------+
+//	| qualifier with bit 0x20, 4 | uvarint length | histogram |
+//	+----------------------------+----------------+-----------+
 
-// MaxPointBytes is the length of the longest point in a point list.
+// MaxPointBytes is the length of the longest point in a point list that is no histogram.
 const MaxPointBytes = msWidth + 8
+
+// listHistogram marks a native histogram in a point list.
+const listHistogram = 0x20
+
+// isListed says whether the first point of a list is a native histogram.
+func isListed(points []byte) bool { return points[msWidth-1]&listHistogram != 0 }
+
+// pointEnd is where the first point of a list of four bytes or more ends: beyond the end of a list that is cut.
+func pointEnd(points []byte) int {
+	if last := points[msWidth-1]; last&listHistogram == 0 {
+		return int(last&FlagLengthMask) + msWidth + 1
+	}
+	return listedEnd(points)
+}
+
+func listedEnd(points []byte) int {
+	size, n := binary.Uvarint(points[msWidth:])
+	if n <= 0 || size > MaxHistogramBytes {
+		return math.MaxInt
+	}
+	return msWidth + n + int(size)
+}
 
 // AppendPoint appends one point to a point list. offsetMs counts from the row's base time, below HourMs.
 func AppendPoint(dst []byte, offsetMs uint32, v float64) []byte {
@@ -29,18 +58,16 @@ func AppendPoint(dst []byte, offsetMs uint32, v float64) []byte {
 	return dst
 }
 
-// FindPoint looks through a point list that AppendPoint made for the last point at an offset, and returns its value
-// bytes and flags; nil if there is none.
-func FindPoint(points []byte, offsetMs uint32) (value []byte, flags byte) {
+// FindPoint looks through a point list for the last point at an offset, and returns its bytes; nil if there is none.
+func FindPoint(points []byte, offsetMs uint32) (point []byte) {
 	for len(points) >= msWidth {
-		q := binary.BigEndian.Uint32(points)
-		end := msWidth + int(q&uint32(FlagLengthMask)) + 1
-		if q&msOffsetMask>>msShift == offsetMs {
-			value, flags = points[msWidth:end], byte(q)&flagsMask
+		end := pointEnd(points)
+		if binary.BigEndian.Uint32(points)&msOffsetMask>>msShift == offsetMs {
+			point = points[:end]
 		}
 		points = points[end:]
 	}
-	return value, flags
+	return point
 }
 
 // CutPoints is the length of the longest part at the beginning of a point list that ends between two points and has at
@@ -48,7 +75,7 @@ func FindPoint(points []byte, offsetMs uint32) (value []byte, flags byte) {
 func CutPoints(points []byte, most int) int {
 	cut := 0
 	for cut+msWidth <= len(points) {
-		end := cut + msWidth + int(points[cut+msWidth-1]&FlagLengthMask) + 1
+		end := cut + pointEnd(points[cut:])
 		if end > most && cut > 0 {
 			break
 		}
@@ -57,14 +84,16 @@ func CutPoints(points []byte, most int) int {
 	return cut
 }
 
-// AppendCell makes a cell of a point list that AppendPoint made with ascending offsets: it appends the cell's qualifier
-// to one slice and its value to another.
+// AppendCell makes a cell of the points of a list that is in ascending order: it appends the cell's qualifier to one slice
+// and its value to another. Histograms are left out; without other points it appends nothing.
 func AppendCell(qualifier, value, points []byte) (q, v []byte) {
 	first := len(qualifier)
 	for len(points) >= msWidth {
-		end := msWidth + int(points[msWidth-1]&FlagLengthMask) + 1
-		qualifier = append(qualifier, points[:msWidth]...)
-		value = append(value, points[msWidth:end]...)
+		end := pointEnd(points)
+		if !isListed(points) {
+			qualifier = append(qualifier, points[:msWidth]...)
+			value = append(value, points[msWidth:end]...)
+		}
 		points = points[end:]
 	}
 	if len(qualifier)-first > msWidth {
@@ -87,8 +116,8 @@ type mergePoint struct {
 	offsetMs uint32
 	cell     int32
 	at       int32
-	width    uint8 // of the qualifier
-	size     uint8 // of the value
+	size     uint32 // of the value
+	width    uint8  // of the qualifier; 0: a histogram, whose qualifier is not in data
 }
 
 // mergeCell is what decides between points of different cells.
@@ -100,10 +129,13 @@ type mergeCell struct {
 // Reset forgets all points.
 func (m *CellMerger) Reset() { m.data, m.points, m.cells = m.data[:0], m.points[:0], m.cells[:0] }
 
-// Add takes in a stored cell of points in even-length form: one point, or a compacted cell. The error wraps ErrCorrupt;
-// the merger must then be reset: a row with a cell that cannot be read is better left as it is. The qualifier is kept
-// until Reset.
+// Add takes in a stored cell of points in even-length form, one point or a compacted cell, or a histogram cell. The error
+// wraps ErrCorrupt; the merger must then be reset: a row with a cell that cannot be read is better left as it is. The
+// qualifier is kept until Reset.
 func (m *CellMerger) Add(qualifier []byte, timestamp int64, value []byte) error {
+	if IsHistogramCell(qualifier) {
+		return m.addHistograms(qualifier, timestamp, value)
+	}
 	if len(qualifier) == 0 || len(qualifier)%2 != 0 {
 		return fmt.Errorf("merge cell with qualifier %x: %w: no cell of points", clip(qualifier), ErrCorrupt)
 	}
@@ -130,28 +162,92 @@ func (m *CellMerger) Add(qualifier []byte, timestamp int64, value []byte) error 
 	return nil
 }
 
-// AddPoints takes in a point list that AppendPoint made. Of two points at an instant the later one in the list counts,
-// and both count over points of cells with a smaller timestamp.
+func (m *CellMerger) addHistograms(qualifier []byte, timestamp int64, value []byte) error {
+	cell := int32(len(m.cells))
+	m.cells = append(m.cells, mergeCell{timestamp, qualifier})
+	for rest := qualifier[1:]; len(rest) > 0; rest = rest[msWidth:] {
+		_, end, err := cutHistogram(value)
+		if err == nil && !isMs(rest[0]) {
+			err = fmt.Errorf("%w: %x is no qualifier in milliseconds", ErrCorrupt, rest[:msWidth])
+		}
+		if err != nil {
+			return fmt.Errorf("merge cell with qualifier %x: %w", clip(qualifier), err)
+		}
+		m.add(binary.BigEndian.Uint32(rest)&msOffsetMask>>msShift, cell, nil, value[:end])
+		value = value[end:]
+	}
+	if len(value) > 0 {
+		return fmt.Errorf("merge cell with qualifier %x: %w: %d bytes behind its histograms", clip(qualifier), ErrCorrupt, len(value))
+	}
+	return nil
+}
+
+// AddPoints takes in a point list. Of two points at an instant the later one in the list counts, and both count over points
+// of cells with a smaller timestamp.
 func (m *CellMerger) AddPoints(points []byte, timestamp int64) {
 	cell := int32(len(m.cells))
 	m.cells = append(m.cells, mergeCell{timestamp: timestamp})
 	for len(points) >= msWidth {
-		q := binary.BigEndian.Uint32(points)
-		end := msWidth + int(q&uint32(FlagLengthMask)) + 1
-		m.add(q&msOffsetMask>>msShift, cell, points[:msWidth], points[msWidth:end])
+		end := pointEnd(points)
+		qualifier := points[:msWidth]
+		if isListed(points) {
+			qualifier = nil
+		}
+		m.add(binary.BigEndian.Uint32(points)&msOffsetMask>>msShift, cell, qualifier, points[msWidth:end])
 		points = points[end:]
 	}
 }
 
 func (m *CellMerger) add(offsetMs uint32, cell int32, qualifier, value []byte) {
 	m.points = append(m.points, mergePoint{
-		offsetMs: offsetMs, cell: cell, at: int32(len(m.data)), width: uint8(len(qualifier)), size: uint8(len(value)),
+		offsetMs: offsetMs, cell: cell, at: int32(len(m.data)), width: uint8(len(qualifier)), size: uint32(len(value)),
 	})
 	m.data = append(append(m.data, qualifier...), value...)
 }
 
-// AppendCell appends the qualifier and the value of the one cell that all points make.
+// AppendCell appends the qualifier and the value of the one cell that all points make, histograms left out: nothing if
+// there are no others.
 func (m *CellMerger) AppendCell(qualifier, value []byte) (q, v []byte) {
+	m.settle()
+	seconds, ms := 0, 0
+	for _, p := range m.points {
+		if p.width == 0 {
+			continue
+		}
+		values := p.at + int32(p.width)
+		qualifier = append(qualifier, m.data[p.at:values]...)
+		value = append(value, m.data[values:values+int32(p.size)]...)
+		if p.width == secondsWidth {
+			seconds++
+		} else {
+			ms++
+		}
+	}
+	if seconds+ms > 1 {
+		value = append(value, mixed(seconds > 0, ms > 0))
+	}
+	return qualifier, value
+}
+
+// AppendHistogramCell appends the qualifier and the value of the one cell that all histograms make: nothing if there are
+// none.
+func (m *CellMerger) AppendHistogramCell(qualifier, value []byte) (q, v []byte) {
+	m.settle()
+	for _, p := range m.points {
+		if p.width != 0 {
+			continue
+		}
+		if len(qualifier) == 0 {
+			qualifier = append(qualifier, histogramPrefix)
+		}
+		qualifier = AppendQualifier(qualifier, p.offsetMs, 0)
+		value = append(value, m.data[p.at:p.at+int32(p.size)]...)
+	}
+	return qualifier, value
+}
+
+// settle brings the points into order and leaves one for each instant.
+func (m *CellMerger) settle() {
 	ascending := func(i int) bool { return m.points[i-1].offsetMs < m.points[i].offsetMs }
 	for i := 1; i < len(m.points); i++ {
 		if !ascending(i) {
@@ -159,21 +255,13 @@ func (m *CellMerger) AppendCell(qualifier, value []byte) (q, v []byte) {
 			break
 		}
 	}
-	count, seconds, ms := 0, false, false
+	kept := m.points[:0]
 	for i, p := range m.points {
-		if i+1 < len(m.points) && m.points[i+1].offsetMs == p.offsetMs {
-			continue
+		if i+1 == len(m.points) || m.points[i+1].offsetMs != p.offsetMs {
+			kept = append(kept, p)
 		}
-		values := p.at + int32(p.width)
-		qualifier = append(qualifier, m.data[p.at:values]...)
-		value = append(value, m.data[values:values+int32(p.size)]...)
-		count++
-		seconds, ms = seconds || p.width == secondsWidth, ms || p.width == msWidth
 	}
-	if count > 1 {
-		value = append(value, mixed(seconds, ms))
-	}
-	return qualifier, value
+	m.points = kept
 }
 
 // mixed is the last byte of a compacted cell's value.

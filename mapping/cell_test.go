@@ -8,6 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -19,12 +22,18 @@ var anyValue = rapid.OneOf(
 	rapid.Map(rapid.Uint64(), math.Float64frombits),
 )
 
-// decodeRow reads cells as a query does.
+// decodeRow reads cells as a query does. One without a qualifier is a point list.
 func decodeRow(t *rapid.T, cells []cell) mapping.Points {
 	var d mapping.RowDecoder
 	d.Reset(0)
 	for _, c := range cells {
-		if err := d.Add(c.qualifier, c.timestamp, c.value); err != nil {
+		var err error
+		if c.qualifier == nil {
+			err = d.AddPoints(c.value, c.timestamp)
+		} else {
+			err = d.Add(c.qualifier, c.timestamp, c.value)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,9 +48,61 @@ type cell struct {
 }
 
 func samePoints(a, b mapping.Points) bool {
-	return slices.Equal(a.T, b.T) && slices.EqualFunc(a.V, b.V, func(x, y float64) bool {
-		return math.Float64bits(x) == math.Float64bits(y)
-	})
+	if !slices.Equal(a.T, b.T) {
+		return false
+	}
+	for i := range a.T {
+		if math.Float64bits(a.V[i]) != math.Float64bits(b.V[i]) || !sameHistogram(a.Histogram(i), b.Histogram(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameHistogram compares to the bit: NaNs are not equal otherwise.
+func sameHistogram(a, b mapping.Histogram) bool {
+	if a.IsZero() || b.IsZero() {
+		return a.IsZero() && b.IsZero()
+	}
+	x, errX := a.AppendStored(nil)
+	y, errY := b.AppendStored(nil)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// anyHistogram draws an integer or float histogram, with exponential or custom buckets, or a stale marker.
+var anyHistogram = rapid.Custom(func(t *rapid.T) mapping.Histogram {
+	n := rapid.IntRange(0, 40).Draw(t, "n")
+	h := []*histogram.Histogram{
+		tsdbutil.GenerateTestHistogram(int64(n)), tsdbutil.GenerateTestCustomBucketsHistogram(int64(n)),
+		tsdbutil.GenerateTestGaugeHistogram(int64(n)), {Sum: math.Float64frombits(value.StaleNaN)},
+	}[rapid.IntRange(0, 3).Draw(t, "form")]
+	h.CounterResetHint = histogram.CounterResetHint(rapid.IntRange(0, 3).Draw(t, "hint"))
+	stored := mapping.Histogram{Int: h}
+	if rapid.Bool().Draw(t, "float") {
+		stored = mapping.Histogram{Float: h.ToFloat(nil)}
+	}
+	return stored
+})
+
+// store is a histogram as cells hold it.
+func store(t rapid.TB, h mapping.Histogram) []byte {
+	b, err := h.AppendStored(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// appendAny adds the same number or histogram to a point list and to points.
+func appendAny(t *rapid.T, list []byte, points *mapping.Points, offset uint32) []byte {
+	if rapid.IntRange(0, 3).Draw(t, "kind") > 0 {
+		v := anyValue.Draw(t, "v")
+		points.Append(int64(offset), v)
+		return mapping.AppendPoint(list, offset, v)
+	}
+	h := anyHistogram.Draw(t, "histogram")
+	points.AppendHistogram(int64(offset), h)
+	return mapping.AppendHistogramPoint(list, offset, store(t, h))
 }
 
 func TestAppendCell_HoldsThePointsOfTheList(t *testing.T) {
@@ -51,31 +112,57 @@ func TestAppendCell_HoldsThePointsOfTheList(t *testing.T) {
 		var list []byte
 		var want mapping.Points
 		for _, o := range offsets {
-			v := anyValue.Draw(t, "v")
-			list = mapping.AppendPoint(list, o, v)
-			want.Append(int64(o), v)
+			list = appendAny(t, list, &want, o)
 		}
-		q, v := mapping.AppendCell(nil, nil, list)
-		if got := decodeRow(t, []cell{{q, v, 1}}); !samePoints(got, want) {
-			t.Errorf("cell %x %x holds %v, want %v", q, v, got, want)
+		cells := cellsOf(func(q, v []byte) ([]byte, []byte) { return mapping.AppendCell(q, v, list) },
+			func(q, v []byte) ([]byte, []byte) { return mapping.AppendHistogramCell(q, v, list) })
+		if got := decodeRow(t, cells); !samePoints(got, want) {
+			t.Errorf("cells %x hold %v, want %v", cells, got, want)
 		}
-		if got := decodeRow(t, []cell{{[]byte{5, 0, 0}, list, 1}}); !samePoints(got, want) {
-			t.Errorf("as an append cell the list holds %v, want %v", got, want)
+		if got := decodeRow(t, []cell{{nil, list, 1}}); !samePoints(got, want) {
+			t.Errorf("the list holds %v, want %v", got, want)
 		}
-		if len(q) != 4*len(offsets) || (len(offsets) > 1) != (v[len(v)-1] == 0 && len(v) == len(list)-len(q)+1) {
-			t.Errorf("%d points made the qualifier %x and the value %x", len(offsets), q, v)
+		for _, c := range cells {
+			histograms := len(want.H) - countZero(want.H)
+			if c.qualifier[0] == 0x48 && len(c.qualifier) == 1+4*histograms {
+				continue
+			}
+			numbers := len(offsets) - histograms
+			if len(c.qualifier) != 4*numbers || numbers > 1 && c.value[len(c.value)-1] != 0 {
+				t.Errorf("%d points and %d histograms made the qualifier %x and the value %x", numbers, histograms, c.qualifier,
+					c.value)
+			}
 		}
 		at := rapid.SampledFrom(offsets).Draw(t, "at")
-		value, flags := mapping.FindPoint(list, at)
-		found, err := mapping.ParseValue(value, flags)
 		i, _ := slices.BinarySearch(offsets, at)
-		if err != nil || math.Float64bits(found) != math.Float64bits(want.V[i]) {
-			t.Errorf("FindPoint(%d) = %v, %v, want %v", at, found, err, want.V[i])
+		var one mapping.Points
+		one.AppendPoint(&want, i)
+		if got := decodeRow(t, []cell{{nil, mapping.FindPoint(list, at), 1}}); !samePoints(got, one) {
+			t.Errorf("FindPoint(%d) found %v, want %v", at, got, one)
 		}
-		if value, _ := mapping.FindPoint(list, mapping.HourMs); value != nil {
-			t.Errorf("FindPoint beyond the hour found %x", value)
+		if got := mapping.FindPoint(list, mapping.HourMs); got != nil {
+			t.Errorf("FindPoint beyond the hour found %x", got)
 		}
 	})
+}
+
+// cellsOf are the cells that some functions make, those of them that are not empty.
+func cellsOf(makers ...func(q, v []byte) ([]byte, []byte)) (cells []cell) {
+	for _, maker := range makers {
+		if q, v := maker(nil, nil); len(q)+len(v) > 0 {
+			cells = append(cells, cell{q, v, 1})
+		}
+	}
+	return cells
+}
+
+func countZero(histograms []mapping.Histogram) (n int) {
+	for _, h := range histograms {
+		if h.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 // A merged row answers what the row answered before, and its cell is as OpenTSDB would have made it.
@@ -86,6 +173,15 @@ func TestCellMerger_KeepsWhatTheRowSays(t *testing.T) {
 		offset := rapid.Uint32Range(0, 20)
 		for range rapid.IntRange(0, 5).Draw(t, "cells") {
 			c := cell{timestamp: rapid.Int64Range(0, 3).Draw(t, "timestamp")}
+			if rapid.IntRange(0, 3).Draw(t, "form") == 0 {
+				list := mapping.AppendHistogramPoint(nil, offset.Draw(t, "ms")*500, store(t, anyHistogram.Draw(t, "histogram")))
+				c.qualifier, c.value = mapping.AppendHistogramCell(nil, nil, list)
+				cells = append(cells, c)
+				if err := m.Add(c.qualifier, c.timestamp, c.value); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
 			for range rapid.IntRange(1, 4).Draw(t, "points") {
 				var flags byte
 				c.value, flags = mapping.AppendValue(c.value, anyValue.Draw(t, "v"))
@@ -105,21 +201,12 @@ func TestCellMerger_KeepsWhatTheRowSays(t *testing.T) {
 		}
 		var list []byte
 		for range rapid.IntRange(0, 4).Draw(t, "list") {
-			list = mapping.AppendPoint(list, offset.Draw(t, "ms")*500, anyValue.Draw(t, "v"))
+			list = appendAny(t, list, new(mapping.Points), offset.Draw(t, "ms")*500)
 		}
 		m.AddPoints(list, 9)
-		if list != nil {
-			cells = append(cells, cell{[]byte{5, 0, 0}, list, 9})
-		}
+		cells = append(cells, cell{nil, list, 9})
 		want := decodeRow(t, cells)
-		q, v := m.AppendCell(nil, nil)
-		if want.Len() == 0 {
-			if len(q)+len(v) > 0 {
-				t.Fatalf("no points make the cell %x %x", q, v)
-			}
-			return
-		}
-		if got := decodeRow(t, []cell{{q, v, 1}}); !samePoints(got, want) {
+		if got := decodeRow(t, cellsOf(m.AppendCell, m.AppendHistogramCell)); !samePoints(got, want) {
 			t.Errorf("merged %v, want %v", got, want)
 		}
 	})
@@ -133,6 +220,9 @@ func TestCellMerger_RefusesWhatItCannotKeep(t *testing.T) {
 		"value too short":         {qualifier: []byte{0, 0x11}, value: []byte{7}},
 		"old float of 8 bytes":    {qualifier: []byte{0, 0x1b}, value: []byte{0, 0, 0, 0, 0x40, 0, 0, 0}},
 		"integer of three bytes":  {qualifier: []byte{0, 0x12}, value: []byte{1, 2, 3}},
+		"histogram cut":           {qualifier: []byte{0x48, 0xf0, 0, 0, 0}, value: []byte{2, 1}},
+		"histogram in seconds":    {qualifier: []byte{0x48, 0, 0, 0, 0}, value: []byte{0}},
+		"bytes behind histograms": {qualifier: []byte{0x48, 0xf0, 0, 0, 0}, value: []byte{0, 0}},
 		"bytes behind the values": {qualifier: []byte{0, 0x10, 0, 0x20}, value: []byte{1, 2, 0, 0}},
 	} {
 		var m mapping.CellMerger

@@ -3,15 +3,17 @@ package mapping
 import (
 	"encoding/binary"
 	"fmt"
+	"sort"
 )
 
 // WriteRequest is a remote-write body taken apart, without an object per series or sample: flat lists that are filled
 // anew for each request and keep their memory. Every slice of bytes in it points into the body it was read from, or
 // into Scratch.
 type WriteRequest struct {
-	Series  []RequestSeries
-	Samples []Sample
-	Scratch []byte // label bytes that the body does not hold in one piece
+	Series     []RequestSeries
+	Samples    []Sample
+	Histograms []RequestHistogram // in the order of their series
+	Scratch    []byte             // label bytes that the body does not hold in one piece
 
 	// NeedMetricName refuses series without a metric name, which the schema can hold but remote write must not bring.
 	NeedMetricName bool
@@ -38,9 +40,23 @@ type Sample struct {
 	V float64
 }
 
+// RequestHistogram is a native histogram of the series at a position in a WriteRequest: a message that ParseHistogram reads.
+type RequestHistogram struct {
+	Series  int
+	Message []byte
+}
+
+// SamplesOf is the number of samples and histograms of the series at a position.
+func (r *WriteRequest) SamplesOf(series int) int {
+	from := sort.Search(len(r.Histograms), func(i int) bool { return r.Histograms[i].Series >= series })
+	to := sort.Search(len(r.Histograms), func(i int) bool { return r.Histograms[i].Series > series })
+	return r.Series[series].To - r.Series[series].From + to - from
+}
+
 // Reset empties r and keeps its memory.
 func (r *WriteRequest) Reset() {
-	r.Series, r.Samples, r.Scratch, r.NeedMetricName = r.Series[:0], r.Samples[:0], r.Scratch[:0], false
+	r.Series, r.Samples, r.Histograms, r.Scratch = r.Series[:0], r.Samples[:0], r.Histograms[:0], r.Scratch[:0]
+	r.NeedMetricName = false
 	r.Form, r.Body = FormFlat, nil
 }
 
@@ -152,20 +168,21 @@ const (
 	ReasonTimestamp     Reason = "timestamp"        // before 1970, after 2106, or too far in the future
 	ReasonInfinity      Reason = "infinity"         // an infinite value, where the settings refuse those
 	ReasonUIDsExhausted Reason = "uids_exhausted"   // no UID left on the width that was chosen for the tables
-	ReasonNotStored     Reason = "not_stored"       // a form that the schema has no place for
+	ReasonHistogram     Reason = "histogram"        // a native histogram that contradicts itself, or is too large
 	ReasonMalformed     Reason = "malformed_series" // a series that contradicts the protocol
 )
 
 // WriteResult says what became of a WriteRequest.
 type WriteResult struct {
-	Written  int            // samples that are stored now, exact repeats included
-	Refused  map[Reason]int // samples that are not and never will be, nil if there are none
-	Examples []error        // the first few refusals, each naming the series and what to do
+	Written    int            // samples that are stored now, exact repeats included
+	Histograms int            // the same of native histograms
+	Refused    map[Reason]int // samples that are not and never will be, nil if there are none
+	Examples   []error        // the first few refusals, each naming the series and what to do
 }
 
 const maxExamples = 10
 
-// Refuse notes that samples of one series were refused.
+// Refuse notes that samples or histograms of one series were refused.
 func (r *WriteResult) Refuse(reason Reason, samples int, example error) {
 	if r.Refused == nil {
 		r.Refused = make(map[Reason]int)

@@ -161,12 +161,19 @@ func TestFlat_ComesBackAsItWas(t *testing.T) {
 					T: rapid.Int64().Draw(t, "t"), V: math.Float64frombits(rapid.Uint64().Draw(t, "v")),
 				})
 			}
+			for range rapid.IntRange(0, 2).Draw(t, "histograms") {
+				message := rapid.SliceOf(rapid.Byte()).Draw(t, "message")
+				r.Histograms = append(r.Histograms, mapping.RequestHistogram{Series: len(r.Series), Message: message})
+			}
 			raw := rapid.SliceOf(rapid.Byte()).Draw(t, "labels")
 			r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: from, To: len(r.Samples)})
 		}
 		b := r.AppendFlat(nil)
 		var got mapping.WriteRequest
-		if err := got.ParseFlat(b); err != nil || !bytes.Equal(got.AppendFlat(nil), b) || len(got.Series) != len(r.Series) {
+		if err := got.ParseFlat(b); err != nil || !bytes.Equal(got.AppendFlat(nil), b) || len(got.Series) != len(r.Series) ||
+			!slices.EqualFunc(got.Histograms, r.Histograms, func(a, b mapping.RequestHistogram) bool {
+				return a.Series == b.Series && bytes.Equal(a.Message, b.Message)
+			}) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, r)
 		}
 	})
@@ -174,7 +181,7 @@ func TestFlat_ComesBackAsItWas(t *testing.T) {
 
 func FuzzParseFlat(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte{1, 'a', 1, 2, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{1, 'a', 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'h'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r mapping.WriteRequest
 		if err := r.ParseFlat(b); err != nil && !errors.Is(err, mapping.ErrCorrupt) {

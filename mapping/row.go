@@ -15,7 +15,8 @@ import (
 //	                              and a last byte, which is not looked at: OpenTSDB can write a wrong one, or none
 //	3, first byte 05              many points: the value is (qualifier, value) again and again
 //	odd, first byte 01            annotation
-//	odd, first byte 06            histogram
+//	odd, first byte 06            histogram of OpenTSDB's
+//	odd, first byte 48            native histograms of promtsd's, see Histogram
 //	other odd lengths             unknown, and ignored by OpenTSDB too
 //
 // Where points share a millisecond, one is left: that of the cell with the largest timestamp; among cells of one
@@ -44,7 +45,7 @@ type decodedCell struct {
 // Skipped counts the cells of a row that hold no points.
 type Skipped struct {
 	Annotations int // notes on the series
-	Histograms  int // histogram points
+	Histograms  int // OpenTSDB's histograms
 	Unknown     int // odd-length qualifiers without a meaning in a data table, rollups among them
 }
 
@@ -62,10 +63,7 @@ func (d *RowDecoder) Skipped() Skipped { return d.skipped }
 // Add takes one cell of the row in; timestamp is that of the store. Cells may come in any order. The error wraps
 // ErrCorrupt and names the qualifier; then nothing of this cell is taken in, and d can be used on.
 func (d *RowDecoder) Add(qualifier []byte, timestamp int64, value []byte) error {
-	first := len(d.points.T)
-	if first == 0 {
-		d.inOrder = true
-	}
+	first := d.begin()
 	var err error
 	switch n := len(qualifier); {
 	case n == msWidth && isMs(qualifier[0]):
@@ -80,22 +78,74 @@ func (d *RowDecoder) Add(qualifier []byte, timestamp int64, value []byte) error 
 		err = d.addOdd(qualifier, value)
 	}
 	if err != nil {
-		d.points.T, d.points.V = d.points.T[:first], d.points.V[:first]
+		d.points.truncate(first)
 		return fmt.Errorf("read cell with qualifier %x: %w", clip(qualifier), err)
 	}
+	d.end(first, qualifier, timestamp)
+	return nil
+}
+
+// AddPoints takes in a point list (see AppendPoint), as if it were a cell with a timestamp. The error wraps ErrCorrupt;
+// then nothing of the list is taken in.
+func (d *RowDecoder) AddPoints(points []byte, timestamp int64) error {
+	first := d.begin()
+	for len(points) > 0 {
+		end := math.MaxInt
+		if len(points) >= msWidth {
+			end = pointEnd(points)
+		}
+		if end > len(points) {
+			d.points.truncate(first)
+			return fmt.Errorf("read point list: %w: it ends early", ErrCorrupt)
+		}
+		q := binary.BigEndian.Uint32(points)
+		offset := q & msOffsetMask >> msShift
+		var err error
+		if isListed(points) {
+			_, err = d.addHistogram(offset, points[msWidth:end])
+		} else {
+			var v float64
+			v, _, err = readValue(points[msWidth:end], byte(q)&flagsMask)
+			d.addPoint(offset, v)
+		}
+		if err != nil {
+			d.points.truncate(first)
+			return fmt.Errorf("read point list: %w", err)
+		}
+		points = points[end:]
+	}
+	d.end(first, nil, timestamp)
+	return nil
+}
+
+// begin prepares for a cell, and returns the position of its first point.
+func (d *RowDecoder) begin() (first int) {
+	first = len(d.points.T)
+	if first == 0 {
+		d.inOrder = true
+	}
+	return first
+}
+
+// end notes a cell, if it has points.
+func (d *RowDecoder) end(first int, qualifier []byte, timestamp int64) {
 	if len(d.points.T) > first {
 		d.cells = append(d.cells, decodedCell{timestamp: timestamp, first: first, name: len(d.names)})
 		d.names = append(d.names, qualifier...)
 	}
-	return nil
 }
 
 func (d *RowDecoder) addPoint(offsetMs uint32, v float64) {
+	d.points.Append(d.timeOf(offsetMs), v)
+}
+
+// timeOf is the time of the next point.
+func (d *RowDecoder) timeOf(offsetMs uint32) int64 {
 	t := d.baseMs + int64(offsetMs)
 	if n := len(d.points.T); n > 0 && t <= d.points.T[n-1] {
 		d.inOrder = false
 	}
-	d.points.Append(t, v)
+	return t
 }
 
 // addMs takes the value's length from the flags, as OpenTSDB does for this form: more bytes are not looked at.
@@ -169,10 +219,40 @@ func (d *RowDecoder) addOdd(qualifier, value []byte) error {
 		d.skipped.Annotations++
 	case first == 0x06:
 		d.skipped.Histograms++
+	case IsHistogramCell(qualifier):
+		return d.addHistograms(qualifier[1:], value)
 	default:
 		d.skipped.Unknown++
 	}
 	return nil
+}
+
+func (d *RowDecoder) addHistograms(qualifiers, values []byte) error {
+	for ; len(qualifiers) > 0; qualifiers = qualifiers[msWidth:] {
+		if !isMs(qualifiers[0]) {
+			return fmt.Errorf("%w: %x is no qualifier in milliseconds", ErrCorrupt, qualifiers[:msWidth])
+		}
+		n, err := d.addHistogram(binary.BigEndian.Uint32(qualifiers)&msOffsetMask>>msShift, values)
+		if err != nil {
+			return err
+		}
+		values = values[n:]
+	}
+	return nil
+}
+
+// addHistogram takes the histogram at the beginning of value in, and returns the number of its bytes.
+func (d *RowDecoder) addHistogram(offsetMs uint32, value []byte) (int, error) {
+	from, to, err := cutHistogram(value)
+	if err != nil {
+		return 0, err
+	}
+	h, _, err := ParseHistogram(value[from:to])
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	d.points.AppendHistogram(d.timeOf(offsetMs), h)
+	return to, nil
 }
 
 func (d *RowDecoder) addAppended(value []byte) error {
@@ -222,7 +302,8 @@ func valueError(b []byte, flags byte) error {
 	return err
 }
 
-// AppendPoints appends the row's points from mint to maxt, both included, in order of time, one for a millisecond. It
+// AppendPoints appends the row's points from mint to maxt, both included, in order of time, one for a millisecond. If the
+// first is a native histogram that does not say whether its count began anew, and the point before it tells, it says so. It
 // may be called again, for other times or after more cells.
 func (d *RowDecoder) AppendPoints(dst *Points, mint, maxt int64) {
 	points := &d.points
@@ -236,7 +317,10 @@ func (d *RowDecoder) AppendPoints(dst *Points, mint, maxt int64) {
 		to++
 	}
 	if from < to {
-		dst.T = append(dst.T, points.T[from:to]...)
-		dst.V = append(dst.V, points.V[from:to]...)
+		first := dst.Len()
+		dst.AppendRange(points, from, to)
+		if h := dst.Histogram(first); from > 0 && !h.IsZero() {
+			dst.H[first] = h.after(points.Histogram(from - 1))
+		}
 	}
 }

@@ -42,7 +42,7 @@ func (d *RowDecoder) sort() {
 	d.sorted.Reset()
 	for i, p := range o.refs {
 		if i+1 == len(o.refs) || o.refs[i+1].t != p.t {
-			d.sorted.Append(p.t, d.points.V[p.index])
+			d.sorted.AppendPoint(&d.points, int(p.index))
 		}
 	}
 }

@@ -161,13 +161,13 @@ func (b *block) mergeRuns(x, y run) run {
 	for x.from < x.to || y.from < y.to {
 		switch {
 		case y.from == y.to || x.from < x.to && x.points.T[x.from] < y.points.T[y.from]:
-			p.Append(x.points.T[x.from], x.points.V[x.from])
+			p.AppendPoint(x.points, x.from)
 			x.from++
 		default:
 			if x.from < x.to && x.points.T[x.from] == y.points.T[y.from] {
 				x.from++
 			}
-			p.Append(y.points.T[y.from], y.points.V[y.from])
+			p.AppendPoint(y.points, y.from)
 			y.from++
 		}
 	}

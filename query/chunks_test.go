@@ -6,9 +6,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -71,6 +74,74 @@ func TestChunkEncoder_KeepsEveryBitAcrossRuns(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Fatalf("got  %x\nwant %x", got, want)
 			}
+		}
+	})
+}
+
+// Chunks of numbers and native histograms, of counters that begin anew and of gauges, hold what went into them.
+func TestChunkEncoder_HistogramsComeBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var e query.ChunkEncoder
+		var want []string
+		var p mapping.Points
+		for i := range rapid.IntRange(1, 400).Draw(t, "points") {
+			at := int64(i) * 1000
+			h := tsdbutil.GenerateTestHistogram(int64(rapid.IntRange(0, 400).Draw(t, "count")))
+			switch rapid.IntRange(0, 5).Draw(t, "kind") {
+			case 0:
+				p.Append(at, float64(i))
+				want = append(want, fmt.Sprint(at, float64(i)))
+			case 1:
+				p.AppendHistogram(at, mapping.Histogram{Float: h.ToFloat(nil)})
+				want = append(want, fmt.Sprint(at, "float", h.Count, h.Sum, h.PositiveBuckets))
+			case 2:
+				h.CounterResetHint = histogram.GaugeType
+				fallthrough
+			default:
+				p.AppendHistogram(at, mapping.Histogram{Int: h})
+				want = append(want, fmt.Sprint(at, "int", h.Count, h.Sum, h.PositiveBuckets, h.CounterResetHint == histogram.GaugeType))
+			}
+		}
+		var got []string
+		emit := func(c query.Chunk) error {
+			chunk, err := chunkenc.FromData(c.Encoding, slices.Clone(c.Data))
+			if err != nil {
+				return err
+			}
+			first := len(got)
+			it := chunk.Iterator(nil)
+			for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+				switch kind {
+				case chunkenc.ValFloat:
+					at, v := it.At()
+					got = append(got, fmt.Sprint(at, v))
+				case chunkenc.ValHistogram:
+					at, h := it.AtHistogram(nil)
+					h = h.Compact(0)
+					got = append(got, fmt.Sprint(at, "int", h.Count, h.Sum, h.PositiveBuckets, h.CounterResetHint == histogram.GaugeType))
+				case chunkenc.ValFloatHistogram:
+					at, h := it.AtFloatHistogram(nil)
+					own := tsdbutil.GenerateTestHistogram(int64(h.ZeroCount) - 2)
+					if !h.Compact(0).Equals(own.ToFloat(nil)) {
+						return fmt.Errorf("got %v, want %v", h, own)
+					}
+					got = append(got, fmt.Sprint(at, "float", own.Count, own.Sum, own.PositiveBuckets))
+				}
+			}
+			if n := chunk.NumSamples(); n > query.MaxChunkSamples || it.Err() != nil || it.AtT() != c.MaxT ||
+				!strings.HasPrefix(got[first], fmt.Sprint(c.MinT)) {
+				return fmt.Errorf("chunk of %d samples to %d: %v", n, it.AtT(), it.Err())
+			}
+			return nil
+		}
+		if err := e.Encode(&p, emit); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Flush(emit); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got  %q\nwant %q", got, want)
 		}
 	})
 }

@@ -196,7 +196,7 @@ func (s *set) Points() *mapping.Points {
 		return nil
 	}
 	s.run++
-	s.view.T, s.view.V = r.points.T[r.from:r.to], r.points.V[r.from:r.to]
+	s.view = r.points.Slice(r.from, r.to)
 	return &s.view
 }
 

@@ -232,7 +232,7 @@ func (r *reader) decode(row store.Row, held []heldRow, group int) []heldRow {
 	}
 	for _, h := range held[:own] {
 		// What is held came after what is stored.
-		if err := r.decoder.Add(appendQualifier, math.MaxInt64, h.points); err != nil {
+		if err := r.decoder.AddPoints(h.points, math.MaxInt64); err != nil {
 			r.q.Logger.Error("passed over held points that cannot be read", "row", hex.EncodeToString(row.Key), "err", err)
 		}
 	}
@@ -244,6 +244,3 @@ func (r *reader) decode(row store.Row, held []heldRow, group int) []heldRow {
 	}
 	return held[own:]
 }
-
-// appendQualifier is that of a cell whose value is a point list.
-var appendQualifier = []byte{0x05, 0, 0}

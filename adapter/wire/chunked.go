@@ -18,7 +18,7 @@ import (
 //
 //	ChunkedReadResponse  1 chunked_series (one)  2 query_index
 //	ChunkedSeries        1 labels                2 chunks
-//	Chunk                1 min_time_ms           2 max_time_ms   3 type (1, XOR)   4 data
+//	Chunk                1 min_time_ms           2 max_time_ms   3 type            4 data
 //
 // A series is one frame, or several if it is large. The order of calls is Series, then any number of Chunk, for each
 // series, and Finish at the end.
@@ -56,12 +56,13 @@ func (f *FrameWriter) Series(query int, ls labels.Labels) error {
 	return nil
 }
 
-// Chunk adds an XOR chunk to the current series; its bounds are true and its data is copied.
-func (f *FrameWriter) Chunk(minT, maxT int64, data []byte) error {
+// Chunk adds a chunk to the current series; its bounds are true and its data is copied. The protocol's number of an encoding
+// is chunkenc's.
+func (f *FrameWriter) Chunk(minT, maxT int64, encoding chunkenc.Encoding, data []byte) error {
 	c := f.scratch[:0]
 	c = appendVarintField(c, 1, minT)
 	c = appendVarintField(c, 2, maxT)
-	c = append(c, 3<<3|typeVarint, byte(chunkenc.EncXOR), 4<<3|typeBytes)
+	c = append(c, 3<<3|typeVarint, byte(encoding), 4<<3|typeBytes)
 	c = binary.AppendUvarint(c, uint64(len(data)))
 	f.scratch = c
 

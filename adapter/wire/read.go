@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
@@ -113,7 +114,7 @@ func parseMatcher(m *prompb.LabelMatcher) (*labels.Matcher, error) {
 //
 //	ReadResponse  1 results     (one for each query, in order)
 //	QueryResult   1 timeseries
-//	TimeSeries    1 labels      2 samples
+//	TimeSeries    1 labels      2 samples   4 histograms
 //	Sample        1 value       2 timestamp
 //
 // It is written by hand because the generated encoder takes -0 for the default value and leaves it out, and with it the
@@ -153,6 +154,13 @@ func (r *SamplesResponse) Series(ls labels.Labels) error {
 func (r *SamplesResponse) Points(p *mapping.Points) error {
 	dst := r.buf
 	for i, t := range p.T {
+		if h := p.Histogram(i); !h.IsZero() {
+			var err error
+			if dst, err = appendHistogram(dst, t, h); err != nil {
+				return err
+			}
+			continue
+		}
 		at := len(dst)
 		dst = append(dst, 2<<3|typeBytes, 0)
 		if bits := math.Float64bits(p.V[i]); bits != 0 {
@@ -167,6 +175,17 @@ func (r *SamplesResponse) Points(p *mapping.Points) error {
 	}
 	r.buf = dst
 	return r.checkSize()
+}
+
+// appendHistogram appends a native histogram as a field of a series.
+func appendHistogram(dst []byte, t int64, h mapping.Histogram) ([]byte, error) {
+	m := h.Message(t)
+	size := m.Size()
+	dst = binary.AppendUvarint(append(dst, 4<<3|typeBytes), uint64(size))
+	at := len(dst)
+	dst = slices.Grow(dst, size)[:at+size]
+	_, err := m.MarshalToSizedBuffer(dst[at:])
+	return dst, err
 }
 
 // Finish ends the response and returns it. It is valid until Reset.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/adapter/wire"
@@ -150,10 +151,10 @@ func TestFrameWriter_PrometheusReadsItBack(t *testing.T) {
 			for range rapid.IntRange(0, 5).Draw(t, "chunks") {
 				c := prompb.Chunk{
 					MinTimeMs: rapid.Int64().Draw(t, "min"), MaxTimeMs: rapid.Int64().Draw(t, "max"),
-					Type: prompb.Chunk_XOR, Data: rapid.SliceOfN(rapid.Byte(), 1, 400).Draw(t, "data"),
+					Type: prompb.Chunk_Encoding(rapid.IntRange(1, 3).Draw(t, "type")), Data: rapid.SliceOfN(rapid.Byte(), 1, 400).Draw(t, "data"),
 				}
 				f.chunks = append(f.chunks, c)
-				if err := w.Chunk(c.MinTimeMs, c.MaxTimeMs, c.Data); err != nil {
+				if err := w.Chunk(c.MinTimeMs, c.MaxTimeMs, chunkenc.Encoding(c.Type), c.Data); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -186,7 +187,7 @@ func TestFrameWriter_FramesKeepNearTheirSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(1000) {
-		if err := w.Chunk(i, i, make([]byte, 100)); err != nil {
+		if err := w.Chunk(i, i, chunkenc.EncXOR, make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -313,7 +314,7 @@ func BenchmarkFrameWriter(b *testing.B) {
 			b.Fatal(err)
 		}
 		for i := range int64(100) {
-			if err := w.Chunk(i, i, data); err != nil {
+			if err := w.Chunk(i, i, chunkenc.EncXOR, data); err != nil {
 				b.Fatal(err)
 			}
 		}

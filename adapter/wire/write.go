@@ -21,24 +21,21 @@ type Decoder struct {
 
 // Memory that an element of each list takes.
 const (
-	seriesBytes = 40
-	sampleBytes = 16
-	symbolBytes = 24
+	seriesBytes    = 40
+	sampleBytes    = 16
+	histogramBytes = 32
+	symbolBytes    = 24
 )
 
 // Memory is how many bytes the lists of a request take.
 func Memory(req *mapping.WriteRequest) int {
-	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Scratch)
+	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Histograms)*histogramBytes + len(req.Scratch)
 }
 
-// Counts is what a body held, apart from the series and samples that went into the WriteRequest.
+// Counts is what a body held, apart from what went into the WriteRequest.
 type Counts struct {
-	Histograms int // those of malformed series left out
-	Exemplars  int
-	Metadata   int // 1.0: metric metadata messages; 2.0: series that carry some
-
-	// HistogramSeries is the label bytes of the first series that Histograms counts, for a message.
-	HistogramSeries []byte
+	Exemplars int
+	Metadata  int // 1.0: metric metadata messages; 2.0: series that carry some
 
 	// Malformed counts the time series and exemplars that contradict the protocol. Refused holds the reasons, with the
 	// samples and histograms of those series, which are not in the WriteRequest.
@@ -64,8 +61,8 @@ func (c *Counts) refuse(samples int, example func() error) {
 //	TimeSeries    1 labels      2 samples   3 exemplars   4 histograms
 //	Sample        1 value       2 timestamp
 //
-// req is reset first; its label bytes point into body where they stand there in one piece. Series without samples are
-// left out. The order of series and samples is that of the body. An error is ErrMalformed or ErrTooLarge, and then req
+// req is reset first; its label bytes point into body where they stand there in one piece, and its histograms do. Series
+// without samples and histograms are left out. The order of series and samples is that of the body. An error is ErrMalformed or ErrTooLarge, and then req
 // is of no use.
 func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
 	req.Reset()
@@ -102,7 +99,7 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 }
 
 func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts) error {
-	begin, firstSample, histograms := i, len(req.Samples), 0
+	begin, firstSample, firstHistogram := i, len(req.Samples), len(req.Histograms)
 	i = shortLabels(b, i)
 	labelsFrom, labelsTo, asSent := begin, i, true
 	for i < len(b) {
@@ -140,8 +137,7 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts
 			c.Exemplars++
 			err = exemplarShapeV1.check(b[:to], from)
 		case 4:
-			histograms++
-			err = histogramShape.check(b[:to], from)
+			err = d.histogram(b[:to], from, histogramShape, req)
 		}
 		if err != nil {
 			return err
@@ -149,19 +145,12 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts
 		i = to
 	}
 
-	c.Histograms += histograms
-	if len(req.Samples) == firstSample && (histograms == 0 || c.HistogramSeries != nil) {
+	if len(req.Samples) == firstSample && len(req.Histograms) == firstHistogram {
 		return nil
 	}
 	labels := b[labelsFrom:labelsTo:labelsTo]
 	if !asSent {
 		labels = rebuildLabels(b, begin, req)
-	}
-	if histograms > 0 && c.HistogramSeries == nil {
-		c.HistogramSeries = labels
-	}
-	if len(req.Samples) == firstSample {
-		return nil
 	}
 	return d.addSeries(labels, firstSample, req)
 }
@@ -172,6 +161,18 @@ func (d *Decoder) addSeries(labels []byte, firstSample int, req *mapping.WriteRe
 	if d.MaxBytes > 0 && (len(req.Series) > d.MaxBytes/seriesBytes || len(req.Scratch) > d.MaxBytes) {
 		return fmt.Errorf("%w: %d series need more than the %d bytes allowed", ErrTooLarge, len(req.Series), d.MaxBytes)
 	}
+	return nil
+}
+
+// histogram appends a native histogram of the series that will be the next. What it says is looked at later.
+func (d *Decoder) histogram(b []byte, i int, s shape, req *mapping.WriteRequest) error {
+	if err := s.check(b, i); err != nil {
+		return err
+	}
+	if d.MaxBytes > 0 && len(req.Histograms) >= d.MaxBytes/histogramBytes {
+		return fmt.Errorf("%w: %d histograms need more than the %d bytes allowed", ErrTooLarge, len(req.Histograms), d.MaxBytes)
+	}
+	req.Histograms = append(req.Histograms, mapping.RequestHistogram{Series: len(req.Series), Message: b[i:]})
 	return nil
 }
 

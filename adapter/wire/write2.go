@@ -82,7 +82,7 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 
 func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c *Counts) error {
 	d.refs = d.refs[:0]
-	firstSample, histograms := len(req.Samples), 0
+	firstSample, firstHistogram := len(req.Samples), len(req.Histograms)
 	var meta metadataV2
 	for i < len(b) {
 		num, typ, next := tag(b, i)
@@ -112,8 +112,7 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		case 2:
 			err = d.sample(b[:to], from, sampleShapeV2, req)
 		case 3:
-			histograms++
-			err = histogramShapeV2.check(b[:to], from)
+			err = d.histogram(b[:to], from, histogramShapeV2, req)
 		case 4:
 			c.Exemplars++
 			err = d.exemplarV2(b[:to], from, index, c)
@@ -126,7 +125,7 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		i = to
 	}
 
-	samples := len(req.Samples) - firstSample
+	samples, histograms := len(req.Samples)-firstSample, len(req.Histograms)-firstHistogram
 	if meta != (metadataV2{}) {
 		c.Metadata++
 	}
@@ -145,17 +144,10 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		problem = "it must have at least one sample or histogram"
 	}
 	if problem != "" {
-		req.Samples = req.Samples[:firstSample]
+		req.Samples, req.Histograms = req.Samples[:firstSample], req.Histograms[:firstHistogram]
 		c.refuse(samples+histograms, func() error {
 			return fmt.Errorf("%w: time series %d (%s): %s", mapping.ErrInvalid, index, FormatSeries(labels), problem)
 		})
-		return nil
-	}
-	if histograms > 0 {
-		c.Histograms += histograms
-		if c.HistogramSeries == nil {
-			c.HistogramSeries = labels
-		}
 		return nil
 	}
 	return d.addSeries(labels, firstSample, req)

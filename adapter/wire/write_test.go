@@ -21,19 +21,29 @@ import (
 
 // A series is what a decoder says of one, for comparison: labels in order, samples as bits.
 type series struct {
-	labels  string
-	samples string
+	labels     string
+	samples    string
+	histograms string
 }
 
-func describe(labels []string, samples func(yield func(t int64, v float64))) series {
+func describe(labels []string, samples func(yield func(t int64, v float64)), histograms []prompb.Histogram) series {
 	var b strings.Builder
 	samples(func(t int64, v float64) { fmt.Fprintf(&b, "%d:%016x ", t, math.Float64bits(v)) })
-	return series{fmt.Sprintf("%q", labels), b.String()}
+	s := series{labels: fmt.Sprintf("%q", labels), samples: b.String()}
+	for _, h := range histograms {
+		again, err := h.Marshal() // to the bit: NaNs
+		if err != nil {
+			panic(err)
+		}
+		s.histograms += fmt.Sprintf("%x ", again)
+	}
+	return s
 }
 
 func decoded(t rapid.TB, req *mapping.WriteRequest) []series {
 	var got []series
-	for _, s := range req.Series {
+	histograms := req.Histograms
+	for i, s := range req.Series {
 		var labels []string
 		if err := mapping.ParseLabels(s.Labels, func(name, value []byte) error {
 			labels = append(labels, string(name), string(value))
@@ -41,11 +51,22 @@ func decoded(t rapid.TB, req *mapping.WriteRequest) []series {
 		}); err != nil {
 			t.Fatalf("label bytes %x: %v", s.Labels, err)
 		}
+		var own []prompb.Histogram
+		for ; len(histograms) > 0 && histograms[0].Series == i; histograms = histograms[1:] {
+			var h prompb.Histogram
+			if err := h.Unmarshal(histograms[0].Message); err != nil {
+				t.Fatalf("histogram %x: %v", histograms[0].Message, err)
+			}
+			own = append(own, h)
+		}
 		got = append(got, describe(labels, func(yield func(int64, float64)) {
 			for _, p := range req.Samples[s.From:s.To] {
 				yield(p.T, p.V)
 			}
-		}))
+		}, own))
+	}
+	if len(histograms) > 0 {
+		t.Fatalf("%d histograms belong to no series, or are out of order", len(histograms))
 	}
 	return got
 }
@@ -65,12 +86,11 @@ func compareV1(t rapid.TB, body []byte) {
 		return
 	}
 	var wantSeries []series
-	var counts [3]int
-	counts[2] = len(want.Metadata)
+	var counts [2]int
+	counts[1] = len(want.Metadata)
 	for _, ts := range want.Timeseries {
-		counts[0] += len(ts.Histograms)
-		counts[1] += len(ts.Exemplars)
-		if len(ts.Samples) == 0 {
+		counts[0] += len(ts.Exemplars)
+		if len(ts.Samples) == 0 && len(ts.Histograms) == 0 {
 			continue
 		}
 		var labels []string
@@ -81,12 +101,12 @@ func compareV1(t rapid.TB, body []byte) {
 			for _, s := range ts.Samples {
 				yield(s.Timestamp, s.Value)
 			}
-		}))
+		}, ts.Histograms))
 	}
 	if got := decoded(t, &req); !slices.Equal(got, wantSeries) {
 		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
 	}
-	if got := [3]int{c.Histograms, c.Exemplars, c.Metadata}; got != counts {
+	if got := [2]int{c.Exemplars, c.Metadata}; got != counts {
 		t.Fatalf("body %x: got counts %v, want %v", body, got, counts)
 	}
 	if c.Malformed != 0 || c.Refused.Refused != nil {
@@ -113,26 +133,32 @@ func compareV2(t rapid.TB, body []byte) {
 	}
 	validMeta := func(r uint32) bool { return r == 0 || int(r) < len(want.Symbols) }
 	var wantSeries []series
-	var counts [4]int
+	var counts [3]int
 	for _, ts := range want.Timeseries {
-		counts[1] += len(ts.Exemplars)
+		counts[0] += len(ts.Exemplars)
 		if ts.Metadata.Type != 0 || ts.Metadata.HelpRef != 0 || ts.Metadata.UnitRef != 0 {
-			counts[2]++
+			counts[1]++
 		}
 		for _, e := range ts.Exemplars {
 			if !validRefs(e.LabelsRefs) {
-				counts[3]++
+				counts[2]++
 			}
 		}
 		if (len(want.Symbols) > 0 && want.Symbols[0] != "") || !validRefs(ts.LabelsRefs) ||
 			!validMeta(ts.Metadata.HelpRef) || !validMeta(ts.Metadata.UnitRef) ||
 			(len(ts.Samples) > 0) == (len(ts.Histograms) > 0) {
-			counts[3]++
+			counts[2]++
 			continue
 		}
-		counts[0] += len(ts.Histograms)
-		if len(ts.Samples) == 0 {
-			continue
+		histograms := make([]prompb.Histogram, len(ts.Histograms))
+		for i, h := range ts.Histograms {
+			message, err := h.Marshal()
+			if err == nil {
+				err = histograms[i].Unmarshal(message) // the messages differ in a field that is not kept
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		var labels []string
 		for _, r := range ts.LabelsRefs {
@@ -142,16 +168,16 @@ func compareV2(t rapid.TB, body []byte) {
 			for _, s := range ts.Samples {
 				yield(s.Timestamp, s.Value)
 			}
-		}))
+		}, histograms))
 	}
 	if got := decoded(t, &req); !slices.Equal(got, wantSeries) {
 		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
 	}
-	if got := [4]int{c.Histograms, c.Exemplars, c.Metadata, c.Malformed}; got != counts {
+	if got := [3]int{c.Exemplars, c.Metadata, c.Malformed}; got != counts {
 		t.Fatalf("body %x: got counts %v, want %v", body, got, counts)
 	}
-	if (c.Refused.Refused != nil) != (counts[3] > 0) {
-		t.Fatalf("body %x: malformed %d, but refused %v", body, counts[3], c.Refused)
+	if (c.Refused.Refused != nil) != (counts[2] > 0) {
+		t.Fatalf("body %x: malformed %d, but refused %v", body, counts[2], c.Refused)
 	}
 }
 

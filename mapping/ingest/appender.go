@@ -105,7 +105,7 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 	if err != nil {
 		return mapping.WriteResult{}, err
 	}
-	a.metrics.samples.Add(float64(result.Written))
+	a.metrics.samples.Add(float64(result.Written + result.Histograms))
 	return result, nil
 }
 
@@ -118,6 +118,8 @@ type job struct {
 	cell    []byte
 	body    []byte
 	scratch []byte
+	stored  []byte // a histogram, and the point list of it
+	point   []byte
 	indexed []indexedDay
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/prometheus/prometheus/model/histogram"
+
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
@@ -125,10 +127,29 @@ func read(t testing.TB, st store.Store, s mapping.Schema) map[string]map[int64]f
 			out[key] = map[int64]float64{}
 		}
 		for i := range p.T {
-			out[key][p.T[i]] = p.V[i]
+			out[key][p.T[i]] = number(&p, i)
 		}
 	}
 	return out
+}
+
+// number is a point's value, or a hundred more than the sum of a native histogram.
+func number(p *mapping.Points, i int) float64 {
+	if h := p.Histogram(i); h.Int != nil {
+		return 100 + h.Int.Sum
+	}
+	return p.V[i]
+}
+
+// addHistogram adds a native histogram to the last series of a request.
+func addHistogram(t testing.TB, req *mapping.WriteRequest, at int64, h *histogram.Histogram) {
+	t.Helper()
+	m := mapping.Histogram{Int: h}.Message(at)
+	message, err := m.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Histograms = append(req.Histograms, mapping.RequestHistogram{Series: len(req.Series) - 1, Message: message})
 }
 
 func TestAppend_WritesTheCellsAsTheyAreDrawn(t *testing.T) {

@@ -23,6 +23,7 @@ func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest
 		s.mu.Unlock()
 		refused.tell(result, rs, t)
 	}
+	given = max(given, a.directHistograms(j, req, t, result))
 	a.cache.gave(given)
 	if j.batch.Len() == 0 {
 		return nil
@@ -31,7 +32,7 @@ func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest
 		return err
 	}
 	if err := a.Apply(ctx, &j.batch); err != nil {
-		return fmt.Errorf("store %d samples: %w", result.Written, err)
+		return fmt.Errorf("store %d samples: %w", result.Written+result.Histograms, err)
 	}
 	j.setIndexed()
 	return nil

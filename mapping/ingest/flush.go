@@ -31,7 +31,8 @@ type flusher struct {
 	merger mapping.CellMerger
 	olds   []store.Cell
 
-	qualifier, value []byte
+	qualifier, value                   []byte
+	histogramQualifier, histogramValue []byte
 }
 
 // flushRow is a row whose points are flushed.
@@ -40,6 +41,7 @@ type flushRow struct {
 	base   uint32
 	points []byte // what is flushed of it; valid until the row is settled, which only this flusher does
 	sorted bool
+	mixed  bool // there may be native histograms among the points
 	merge  bool // the row's hour has ended, and the store has cells of it
 	merged bool // they have become one with the points
 	time   int64
@@ -113,12 +115,13 @@ func (f *flusher) takeRow(s *series, r *openRow, timestamp, now int64) {
 	}
 	r.flushing = len(r.points)
 	f.bytes += len(r.points)
-	// A row of very many points becomes several cells, each with a timestamp of its own.
-	s.runTime = max(s.runTime, timestamp+int64(len(r.points)/(maxPointBytes-mapping.MaxPointBytes)))
+	// A row of very many points becomes several cells, each with a timestamp of its own; two that follow each other have
+	// more than maxPointBytes together.
+	s.runTime = max(s.runTime, timestamp+int64(2*len(r.points)/maxPointBytes))
 	s.runMax = math.MaxInt64
 	f.latest = max(f.latest, s.runTime)
 	f.rows = append(f.rows, flushRow{
-		series: s, base: r.base, points: r.points, sorted: r.ascending, merge: merge, time: timestamp,
+		series: s, base: r.base, points: r.points, sorted: r.ascending, mixed: r.mixed, merge: merge, time: timestamp,
 	})
 }
 
@@ -161,19 +164,36 @@ func (f *flusher) putRow(r *flushRow) {
 			piece = points[:mapping.CutPoints(points, maxPointBytes)]
 		}
 		points = points[len(piece):]
-		if r.sorted {
+		if r.sorted && !r.mixed {
 			f.qualifier, f.value = mapping.AppendCell(f.qualifier[:0], f.value[:0], piece)
-		} else {
-			f.merger.Reset()
-			f.merger.AddPoints(piece, t)
-			f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
+			f.put(r.key, f.qualifier, t, f.value)
+			continue
 		}
-		f.put(r.key, t)
+		f.merger.Reset()
+		f.merger.AddPoints(piece, t)
+		f.cutMerged()
+		f.putMerged(r.key, t)
 	}
 }
 
-func (f *flusher) put(key []byte, timestamp int64) {
-	f.batch.Put(f.a.Settings.Tables.Data, key, catalog.FamilyData, f.qualifier, timestamp, f.value)
+// cutMerged makes one cell for the points of the merger, and one for its native histograms; either may be empty.
+func (f *flusher) cutMerged() {
+	f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
+	f.histogramQualifier, f.histogramValue = f.merger.AppendHistogramCell(f.histogramQualifier[:0], f.histogramValue[:0])
+}
+
+// putMerged adds these cells.
+func (f *flusher) putMerged(key []byte, timestamp int64) {
+	if len(f.qualifier) > 0 {
+		f.put(key, f.qualifier, timestamp, f.value)
+	}
+	if len(f.histogramQualifier) > 0 {
+		f.put(key, f.histogramQualifier, timestamp, f.histogramValue)
+	}
+}
+
+func (f *flusher) put(key, qualifier []byte, timestamp int64, value []byte) {
+	f.batch.Put(f.a.Settings.Tables.Data, key, catalog.FamilyData, qualifier, timestamp, value)
 	f.cells++
 }
 
@@ -201,13 +221,13 @@ func (f *flusher) mergeRows(ctx context.Context) error {
 	return nil
 }
 
-// mergeRow makes one cell of a row's and the new points, if that is safe and worth it.
+// mergeRow makes one cell of a row's and the new points, and one of their histograms, if that is safe and worth it.
 func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
 	f.merger.Reset()
 	f.olds = f.olds[:0]
 	size, latest := len(r.points), r.time
 	for _, c := range row.Cells {
-		if len(c.Qualifier)%2 != 0 {
+		if len(c.Qualifier)%2 != 0 && !mapping.IsHistogramCell(c.Qualifier) {
 			if c.Qualifier[0] == 0x05 { // OpenTSDB appends to it, and all its points have the timestamp of the last
 				return false
 			}
@@ -226,13 +246,13 @@ func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
 		return false
 	}
 	f.merger.AddPoints(r.points, r.time)
-	f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
+	f.cutMerged()
 	for _, c := range f.olds {
-		if !bytes.Equal(c.Qualifier, f.qualifier) {
+		if !bytes.Equal(c.Qualifier, f.qualifier) && !bytes.Equal(c.Qualifier, f.histogramQualifier) {
 			f.batch.Delete(f.a.Settings.Tables.Data, r.key, catalog.FamilyData, c.Qualifier, c.Timestamp)
 		}
 	}
-	f.put(r.key, latest)
+	f.putMerged(r.key, latest)
 	f.a.metrics.merged.Inc()
 	return true
 }

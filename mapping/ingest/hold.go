@@ -92,7 +92,8 @@ func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequ
 	if req.Body == nil {
 		j.body = req.AppendFlat(j.body[:0])
 		req = &mapping.WriteRequest{
-			Series: req.Series, Samples: req.Samples, NeedMetricName: req.NeedMetricName, Form: mapping.FormFlat, Body: j.body,
+			Series: req.Series, Samples: req.Samples, Histograms: req.Histograms, NeedMetricName: req.NeedMetricName,
+			Form: mapping.FormFlat, Body: j.body,
 		}
 	}
 	e := journal.Entry{
@@ -163,6 +164,10 @@ func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint
 			refused.tell(result, rs, t)
 		}
 	}
+	if len(req.Histograms) > 0 {
+		more, again := a.placeHistograms(j, req, t, number, result)
+		grown, repeats = grown+more, repeats+again
+	}
 	if a.table.held.Add(int64(grown)) > a.Hold.MaxMemory/2 {
 		a.flushEarly()
 	}
@@ -207,10 +212,7 @@ func (a *Appender) placeSeries(
 			}
 		}
 		if !row.waiting() {
-			if s.bucket == 0 {
-				s.bucket = uint16(a.spread.Add(1)%buckets) + 1
-			}
-			a.buckets[s.bucket-1].note(s, number)
+			a.note(s, number)
 		}
 		more, repeat := row.add(uint32(offset), sample.V)
 		if repeat {
@@ -220,6 +222,14 @@ func (a *Appender) placeSeries(
 	}
 	s.arrived = max(s.arrived, t.now)
 	return grown, repeats, refused
+}
+
+// note lists a series that has samples of a journal entry to be flushed. s.mu must be held.
+func (a *Appender) note(s *series, number uint64) {
+	if s.bucket == 0 {
+		s.bucket = uint16(a.spread.Add(1)%buckets) + 1
+	}
+	a.buckets[s.bucket-1].note(s, number)
 }
 
 // Held calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID that

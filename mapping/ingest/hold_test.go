@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/histogram"
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -43,7 +44,7 @@ func (db *database) all(t testing.TB) map[string]map[int64]float64 {
 		for base, points := range rows {
 			var d mapping.RowDecoder
 			d.Reset(base)
-			if err := d.Add([]byte{5, 0, 0}, math.MaxInt64, points); err != nil {
+			if err := d.AddPoints(points, math.MaxInt64); err != nil {
 				t.Fatal(err)
 			}
 			var p mapping.Points
@@ -52,7 +53,7 @@ func (db *database) all(t testing.TB) map[string]map[int64]float64 {
 				out[key] = map[int64]float64{}
 			}
 			for i := range p.T {
-				out[key][p.T[i]] = p.V[i]
+				out[key][p.T[i]] = number(&p, i)
 			}
 		}
 	}
@@ -104,21 +105,31 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 			case "append":
 				var req mapping.WriteRequest
 				type sent struct {
-					name    string
-					samples []mapping.Sample
+					name       string
+					samples    []mapping.Sample
+					histograms []mapping.Sample // by their sums; they count after the samples
 				}
 				var all []sent
-				for range rapid.IntRange(1, 3).Draw(rt, "series") {
-					s := sent{name: rapid.SampledFrom(names).Draw(rt, "name")}
-					for range rapid.IntRange(1, 4).Draw(rt, "samples") {
+				draw := func(least int) (samples []mapping.Sample) {
+					for range rapid.IntRange(least, 4).Draw(rt, "samples") {
 						at := clock - int64(rapid.IntRange(0, 12).Draw(rt, "back"))*900_000 + int64(rapid.IntRange(0, 2).Draw(rt, "ms"))
-						s.samples = append(s.samples, sample(at, float64(rapid.IntRange(0, 2).Draw(rt, "v"))*1.1))
+						samples = append(samples, sample(at, float64(rapid.IntRange(0, 2).Draw(rt, "v"))*1.1))
 					}
+					return samples
+				}
+				for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(rt, "series") {
+					s := sent{name: name, samples: draw(1)}
 					add(&req, raw("__name__", "m", "s", s.name), s.samples...)
+					if rapid.IntRange(0, 2).Draw(rt, "histograms") == 0 {
+						s.histograms = draw(0)
+					}
+					for _, x := range s.histograms {
+						addHistogram(t, &req, x.T, &histogram.Histogram{Sum: x.V})
+					}
 					all = append(all, s)
 				}
 				got, err := db.Append(t.Context(), &req)
-				if err != nil || got.Written != len(req.Samples) {
+				if err != nil || got.Written != len(req.Samples) || got.Histograms != len(req.Histograms) {
 					rt.Fatalf("append: %+v, %v", got, err)
 				}
 				for _, s := range all {
@@ -127,6 +138,9 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 					}
 					for _, x := range s.samples {
 						want[s.name][x.T] = x.V
+					}
+					for _, x := range s.histograms {
+						want[s.name][x.T] = 100 + x.V
 					}
 				}
 			case "flush":

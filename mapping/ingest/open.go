@@ -16,6 +16,7 @@ type openRow struct {
 	open      bool   // base counts
 	ascending bool   // the offsets of the points ascend
 	indexed   bool   // the index row of its day is durable
+	mixed     bool   // there may be native histograms among the points
 	cells     uint8  // cells of the row that are known or likely to be in the store, up to 255
 }
 
@@ -31,15 +32,14 @@ func (r *openRow) waiting() bool { return len(r.points) > r.flushing }
 // add appends a point, unless it repeats the latest one at its instant exactly; repeat says that it does. grown is by how
 // many bytes the memory of the row grew.
 func (r *openRow) add(offsetMs uint32, v float64) (grown int, repeat bool) {
+	if len(r.points) > 0 && offsetMs <= r.last {
+		var buf [mapping.MaxPointBytes]byte
+		return r.addPoint(offsetMs, mapping.AppendPoint(buf[:0], offsetMs, v))
+	}
 	if len(r.points) == 0 {
 		r.ascending = true
-	} else if offsetMs <= r.last {
-		if r.repeats(offsetMs, v) {
-			return 0, true
-		}
-		r.ascending = false
 	}
-	r.last = max(r.last, offsetMs)
+	r.last = offsetMs
 	before := cap(r.points)
 	if before-len(r.points) < mapping.MaxPointBytes {
 		r.points = slices.Grow(r.points, max(firstPoints, len(r.points)))
@@ -48,18 +48,25 @@ func (r *openRow) add(offsetMs uint32, v float64) (grown int, repeat bool) {
 	return cap(r.points) - before, false
 }
 
+// addPoint is add for a point in the form of a point list.
+func (r *openRow) addPoint(offsetMs uint32, point []byte) (grown int, repeat bool) {
+	if len(r.points) == 0 {
+		r.ascending = true
+	} else if offsetMs <= r.last {
+		if r.repeats(offsetMs, point) {
+			return 0, true
+		}
+		r.ascending = false
+	}
+	r.last = max(r.last, offsetMs)
+	before := cap(r.points)
+	r.points = append(r.points, point...)
+	return cap(r.points) - before, false
+}
+
 // repeats says whether the latest point at an offset, not too far back, has the same bytes.
-func (r *openRow) repeats(offsetMs uint32, v float64) bool {
-	if len(r.points) > maxPointBytes {
-		return false
-	}
-	have, flags := mapping.FindPoint(r.points, offsetMs)
-	if have == nil {
-		return false
-	}
-	var buf [8]byte
-	want, wantFlags := mapping.AppendValue(buf[:0], v)
-	return flags == wantFlags && bytes.Equal(have, want)
+func (r *openRow) repeats(offsetMs uint32, point []byte) bool {
+	return len(r.points) <= maxPointBytes && bytes.Equal(mapping.FindPoint(r.points, offsetMs), point)
 }
 
 // settle removes the points that a flush has taken: they are in the store.
@@ -67,7 +74,7 @@ func (r *openRow) settle() {
 	rest := copy(r.points, r.points[r.flushing:])
 	r.points, r.flushing = r.points[:rest], 0
 	if rest == 0 {
-		r.last = 0
+		r.last, r.mixed = 0, false
 	}
 }
 

@@ -38,7 +38,7 @@ func (a *Appender) resolve(
 		rs := req.Series[position]
 		ls, reason, err := a.checkLabels(rs.Labels, req.NeedMetricName, t.limits)
 		if err != nil {
-			result.Refuse(reason, rs.To-rs.From, fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
+			result.Refuse(reason, req.SamplesOf(position), fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
 			continue
 		}
 		drafts = append(drafts, newDraft(position, ls, &names))
@@ -64,7 +64,7 @@ func (a *Appender) resolve(
 				if errors.Is(err, uid.ErrExhausted) {
 					reason = mapping.ReasonUIDsExhausted
 				}
-				result.Refuse(reason, rs.To-rs.From, fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
+				result.Refuse(reason, req.SamplesOf(d.position), fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
 				continue
 			}
 			s = a.cache.add(hash, d.raw, s)

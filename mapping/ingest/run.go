@@ -348,7 +348,7 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry) error {
 		a.place(&r.job, &r.req, t, 0, &result)
 		err = a.applyIndex(ctx, &r.job)
 	}
-	r.samples += result.Written
+	r.samples += result.Written + result.Histograms
 	return err
 }
 

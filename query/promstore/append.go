@@ -50,19 +50,18 @@ func (e *RefusedError) Error() string {
 	for i, example := range e.Result.Examples {
 		texts[i] = example.Error()
 	}
-	return fmt.Sprintf("%d samples stored, %d refused: %s", e.Result.Written, refused, strings.Join(texts, "; "))
+	return fmt.Sprintf("%d samples stored, %d refused: %s", e.Result.Written+e.Result.Histograms, refused, strings.Join(texts, "; "))
 }
 
 // Is makes it a storage.ErrOutOfBounds, by which Prometheus's handlers know what must not be sent again.
 func (e *RefusedError) Is(target error) bool { return target == storage.ErrOutOfBounds }
 
 type appender struct {
-	ctx     context.Context
-	to      Appender
-	req     mapping.WriteRequest
-	last    labels.Labels // of the request's last series
-	refused mapping.WriteResult
-	done    bool
+	ctx  context.Context
+	to   Appender
+	req  mapping.WriteRequest
+	last labels.Labels // of the request's last series
+	done bool
 }
 
 var errDone = errors.New("append samples: the appender was committed or rolled back")
@@ -74,17 +73,21 @@ func (a *appender) Append(
 	if a.done {
 		return 0, errDone
 	}
-	if h != nil || fh != nil {
-		a.refused.Refuse(mapping.ReasonNotStored, 1, fmt.Errorf("series %s: %w: native histograms are not stored yet", ls,
-			mapping.ErrInvalid))
-		return ref, nil
-	}
 	r := &a.req
 	if len(r.Series) == 0 || !labels.Equal(ls, a.last) {
 		var raw []byte
 		ls.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
 		a.last = ls.Copy()
 		r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: len(r.Samples), To: len(r.Samples)})
+	}
+	if h != nil || fh != nil {
+		m := mapping.Histogram{Int: h, Float: fh}.Message(t)
+		message, err := m.Marshal()
+		if err != nil {
+			return 0, fmt.Errorf("append histogram to %s: %w", ls, err)
+		}
+		r.Histograms = append(r.Histograms, mapping.RequestHistogram{Series: len(r.Series) - 1, Message: message})
+		return ref, nil
 	}
 	r.Samples = append(r.Samples, mapping.Sample{T: t, V: v})
 	r.Series[len(r.Series)-1].To++
@@ -100,13 +103,6 @@ func (a *appender) Commit() error {
 	if err != nil {
 		return err
 	}
-	for reason, n := range a.refused.Refused {
-		if result.Refused == nil {
-			result.Refused = make(map[mapping.Reason]int)
-		}
-		result.Refused[reason] += n
-	}
-	result.Examples = append(result.Examples, a.refused.Examples...)
 	if len(result.Refused) > 0 {
 		return &RefusedError{result}
 	}

@@ -52,7 +52,7 @@ func TestAppendable_KeepsTheRestOfWhatIsRefused(t *testing.T) {
 	defer db.Close()
 	a := labels.FromStrings("__name__", "a")
 	app := db.AppenderV2(t.Context())
-	for at, h := range map[int64]*histogram.Histogram{-1: nil, 1: nil, 2: {}} {
+	for at, h := range map[int64]*histogram.Histogram{-1: nil, 1: nil, 2: {ZeroCount: 1}} {
 		if _, err := app.Append(0, a, 0, at, 1, h, nil, storage.AppendV2Options{}); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestAppendable_KeepsTheRestOfWhatIsRefused(t *testing.T) {
 		t.Fatalf("got %v, want a RefusedError", err)
 	}
 	got := refused.Result
-	if got.Written != 1 || got.Refused[mapping.ReasonTimestamp] != 1 || got.Refused[mapping.ReasonNotStored] != 1 ||
+	if got.Written != 1 || got.Refused[mapping.ReasonTimestamp] != 1 || got.Refused[mapping.ReasonHistogram] != 1 ||
 		len(got.Examples) != 2 {
 		t.Errorf("got %+v", got)
 	}

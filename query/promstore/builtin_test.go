@@ -34,23 +34,15 @@ var rewrite = flag.Bool("rewrite", false, "write "+unsupportedFile+" anew")
 // Prometheus's own TSDB, too, when it is not given it: so the list is written, and so it is proved that an evaluation
 // is on it for no other reason.
 var handicaps = []handicap{
-	{histograms: true, reason: "native histograms are not stored yet"},
 	{startTimestamps: true, reason: "start timestamps of samples are not stored: the schema has no place for them"},
 }
 
 // storages are what the built-in tests can be run on, by name.
 var storages = map[string]func(testing.TB) storage.Storage{
-	"memory": newHandicapped("memory"),
-	"pebble": newHandicapped("pebble"),
+	"memory": func(t testing.TB) storage.Storage { return newDatabase(t, stores["memory"](t)) },
+	"pebble": func(t testing.TB) storage.Storage { return newDatabase(t, stores["pebble"](t)) },
 
 	handicaps[0].reason: func(t testing.TB) storage.Storage { return withHandicap{newTSDB(t), handicaps[0]} },
-	handicaps[1].reason: func(t testing.TB) storage.Storage { return withHandicap{newTSDB(t), handicaps[1]} },
-}
-
-func newHandicapped(store string) func(testing.TB) storage.Storage {
-	return func(t testing.TB) storage.Storage {
-		return withHandicap{newDatabase(t, stores[store](t)), handicaps[0]}
-	}
 }
 
 // newTSDB is the storage that promqltest.RunBuiltinTests uses.

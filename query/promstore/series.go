@@ -1,6 +1,7 @@
 package promstore
 
 import (
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -42,8 +43,14 @@ var exhausted = chunkenc.NewNopIterator()
 type iterator struct {
 	chunkenc.Iterator
 	used chunkenc.Iterator // the current chunk's, to be used again for the next
+	minT int64             // of the current chunk
 	maxT int64             // of the current chunk
 	rest []chunks.Meta     // the chunks after the current one
+
+	// goesOn says that the first native histogram of the current chunk goes on counting where the one before it ended,
+	// whether that is in the range or not. Prometheus's own iterators do not say so of any first one: they cannot know that
+	// no chunk is missing.
+	goesOn bool
 }
 
 func (it *iterator) Next() chunkenc.ValueType {
@@ -76,7 +83,30 @@ func (it *iterator) nextChunk() bool {
 		it.Iterator = exhausted
 		return false
 	}
-	it.used = it.rest[0].Chunk.Iterator(it.used)
-	it.Iterator, it.maxT, it.rest = it.used, it.rest[0].MaxTime, it.rest[1:]
+	next := it.rest[0]
+	it.used = next.Chunk.Iterator(it.used)
+	it.Iterator, it.minT, it.maxT, it.rest = it.used, next.MinTime, next.MaxTime, it.rest[1:]
+	counts, ok := next.Chunk.(interface {
+		GetCounterResetHeader() chunkenc.CounterResetHeader
+	})
+	it.goesOn = ok && counts.GetCounterResetHeader() == chunkenc.NotCounterReset
 	return true
+}
+
+func (it *iterator) AtHistogram(reuse *histogram.Histogram) (millis, *histogram.Histogram) {
+	t, h := it.Iterator.AtHistogram(reuse)
+	it.hint(t, &h.CounterResetHint)
+	return t, h
+}
+
+func (it *iterator) AtFloatHistogram(reuse *histogram.FloatHistogram) (millis, *histogram.FloatHistogram) {
+	t, h := it.Iterator.AtFloatHistogram(reuse)
+	it.hint(t, &h.CounterResetHint)
+	return t, h
+}
+
+func (it *iterator) hint(t millis, hint *histogram.CounterResetHint) {
+	if it.goesOn && t == it.minT && *hint == histogram.UnknownCounterReset {
+		*hint = histogram.NotCounterReset
+	}
 }

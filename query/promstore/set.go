@@ -46,6 +46,7 @@ type set struct {
 // piece is a chunk of the series being read.
 type piece struct {
 	minT, maxT int64
+	encoding   chunkenc.Encoding
 	data       []byte
 }
 
@@ -140,8 +141,16 @@ func (s *set) read(ls labels.Labels) (*series, error) {
 	xor := make([]chunkenc.XORChunk, len(s.pieces))
 	out.chunks = make([]chunks.Meta, len(s.pieces))
 	for i, p := range s.pieces {
-		xor[i].Reset(p.data)
 		out.chunks[i] = chunks.Meta{Chunk: &xor[i], MinTime: p.minT, MaxTime: p.maxT}
+		if p.encoding == chunkenc.EncXOR {
+			xor[i].Reset(p.data)
+			continue
+		}
+		histograms, err := chunkenc.FromData(p.encoding, p.data)
+		if err != nil {
+			return nil, err
+		}
+		out.chunks[i].Chunk = histograms
 	}
 	return out, nil
 }
@@ -157,7 +166,7 @@ func (s *set) keep(c query.Chunk) error {
 	}
 	at := len(s.slab)
 	s.slab = append(s.slab, c.Data...)
-	s.pieces = append(s.pieces, piece{c.MinT, c.MaxT, slices.Clip(s.slab[at:])})
+	s.pieces = append(s.pieces, piece{c.MinT, c.MaxT, c.Encoding, slices.Clip(s.slab[at:])})
 	return nil
 }
 

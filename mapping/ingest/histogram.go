@@ -1,0 +1,101 @@
+package ingest
+
+import (
+	"fmt"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index"
+)
+
+// Native histograms take the same two roads as samples, after those of their request. They are few and large: each is
+// parsed and checked, and made anew in the form in which cells hold it.
+
+// takeHistogram makes a point list of a histogram. ok is false if it is refused.
+func (j *job) takeHistogram(
+	req *mapping.WriteRequest, h mapping.RequestHistogram, t terms, result *mapping.WriteResult,
+) (at int64, point []byte, ok bool) {
+	reason := mapping.ReasonHistogram
+	parsed, at, err := mapping.ParseHistogram(h.Message)
+	if err == nil {
+		j.stored, err = parsed.AppendStored(j.stored[:0])
+	}
+	labels := req.Series[h.Series].Labels
+	if err != nil {
+		err = fmt.Errorf("series %s: %w", formatLabels(labels), err)
+	} else if at < 0 || at > t.latest {
+		reason, err = mapping.ReasonTimestamp, t.timeError(labels, at)
+	}
+	if err != nil {
+		result.Refuse(reason, 1, err)
+		return 0, nil, false
+	}
+	j.point = mapping.AppendHistogramPoint(j.point[:0], offsetOf(at), j.stored)
+	return at, j.point, true
+}
+
+// offsetOf is the offset of a time in its row.
+func offsetOf(at int64) uint32 { return uint32(at % mapping.HourMs) }
+
+// placeHistograms puts the histograms of a request into open rows, and the index rows that are missing into the batch.
+func (a *Appender) placeHistograms(
+	j *job, req *mapping.WriteRequest, t terms, number uint64, result *mapping.WriteResult,
+) (grown, repeats int) {
+	for _, h := range req.Histograms {
+		s := j.series[h.Series]
+		if s == nil {
+			continue // refused with its series
+		}
+		at, point, ok := j.takeHistogram(req, h, t, result)
+		if !ok {
+			continue
+		}
+		s = a.lock(s)
+		j.series[h.Series] = s
+		row := s.openRow(mapping.BaseTime(at), a.startBase)
+		if !row.indexed {
+			a.putIndex(j, s, index.DayOf(at), t.now)
+		}
+		if !row.waiting() {
+			a.note(s, number)
+		}
+		row.mixed = true
+		more, repeat := row.addPoint(offsetOf(at), point)
+		s.arrived = max(s.arrived, t.now)
+		s.mu.Unlock()
+		result.Histograms++
+		grown += more
+		if repeat {
+			repeats++
+		}
+	}
+	return grown, repeats
+}
+
+// directHistograms adds the cells of a request's histograms to the batch, and the index rows that are missing. It returns the
+// latest cell timestamp given.
+func (a *Appender) directHistograms(
+	j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult,
+) (given int64) {
+	var qualifier, value []byte
+	for _, h := range req.Histograms {
+		s := j.series[h.Series]
+		if s == nil {
+			continue // refused with its series
+		}
+		at, point, ok := j.takeHistogram(req, h, t, result)
+		if !ok {
+			continue
+		}
+		j.row = append(j.row[:0], s.row...)
+		a.Settings.Schema.SetBaseTime(j.row, mapping.BaseTime(at))
+		qualifier, value = mapping.AppendHistogramCell(qualifier[:0], value[:0], point)
+		s.mu.Lock()
+		a.putIndex(j, s, index.DayOf(at), t.now)
+		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, qualifier, s.cellTime(at, t.now), value)
+		given = max(given, s.runTime)
+		s.mu.Unlock()
+		result.Histograms++
+	}
+	return given
+}
