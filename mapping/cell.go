@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 )
@@ -19,7 +20,7 @@ import (
 // A multi-point cell has the same bytes in another order: all qualifiers make its qualifier, all values and a last zero
 // byte its value. To OpenTSDB it is a compacted cell; a row may have many of them.
 //
-// A native histogram in a point list has a reserved bit of its qualifier set, and the form of histogram cells:
+// A native histogram in a point list has a reserved bit of its qualifier set:
 //
 //	+----------------------------+----------------+-----------+
 //	| qualifier with bit 0x20, 4 | uvarint length | histogram |
@@ -129,12 +130,14 @@ type mergeCell struct {
 // Reset forgets all points.
 func (m *CellMerger) Reset() { m.data, m.points, m.cells = m.data[:0], m.points[:0], m.cells[:0] }
 
-// Add takes in a stored cell of points in even-length form, one point or a compacted cell, or a histogram cell. The error
+// Add takes in a stored cell of points in even-length form, one point or a compacted cell, or a native histogram. The error
 // wraps ErrCorrupt; the merger must then be reset: a row with a cell that cannot be read is better left as it is. The
 // qualifier is kept until Reset.
 func (m *CellMerger) Add(qualifier []byte, timestamp int64, value []byte) error {
 	if IsHistogramCell(qualifier) {
-		return m.addHistograms(qualifier, timestamp, value)
+		m.cells = append(m.cells, mergeCell{timestamp, qualifier})
+		m.add(histogramOffset(qualifier), int32(len(m.cells)-1), nil, value)
+		return nil
 	}
 	if len(qualifier) == 0 || len(qualifier)%2 != 0 {
 		return fmt.Errorf("merge cell with qualifier %x: %w: no cell of points", clip(qualifier), ErrCorrupt)
@@ -162,26 +165,6 @@ func (m *CellMerger) Add(qualifier []byte, timestamp int64, value []byte) error 
 	return nil
 }
 
-func (m *CellMerger) addHistograms(qualifier []byte, timestamp int64, value []byte) error {
-	cell := int32(len(m.cells))
-	m.cells = append(m.cells, mergeCell{timestamp, qualifier})
-	for rest := qualifier[1:]; len(rest) > 0; rest = rest[msWidth:] {
-		_, end, err := cutHistogram(value)
-		if err == nil && !isMs(rest[0]) {
-			err = fmt.Errorf("%w: %x is no qualifier in milliseconds", ErrCorrupt, rest[:msWidth])
-		}
-		if err != nil {
-			return fmt.Errorf("merge cell with qualifier %x: %w", clip(qualifier), err)
-		}
-		m.add(binary.BigEndian.Uint32(rest)&msOffsetMask>>msShift, cell, nil, value[:end])
-		value = value[end:]
-	}
-	if len(value) > 0 {
-		return fmt.Errorf("merge cell with qualifier %x: %w: %d bytes behind its histograms", clip(qualifier), ErrCorrupt, len(value))
-	}
-	return nil
-}
-
 // AddPoints takes in a point list. Of two points at an instant the later one in the list counts, and both count over points
 // of cells with a smaller timestamp.
 func (m *CellMerger) AddPoints(points []byte, timestamp int64) {
@@ -189,11 +172,15 @@ func (m *CellMerger) AddPoints(points []byte, timestamp int64) {
 	m.cells = append(m.cells, mergeCell{timestamp: timestamp})
 	for len(points) >= msWidth {
 		end := pointEnd(points)
-		qualifier := points[:msWidth]
+		qualifier, value := points[:msWidth], points[msWidth:end]
 		if isListed(points) {
-			qualifier = nil
+			from, to, err := cutHistogram(value)
+			if err != nil {
+				panic("mapping: a point list that nobody made") // it was checked when it was made
+			}
+			qualifier, value = nil, value[from:to]
 		}
-		m.add(binary.BigEndian.Uint32(points)&msOffsetMask>>msShift, cell, qualifier, points[msWidth:end])
+		m.add(binary.BigEndian.Uint32(points)&msOffsetMask>>msShift, cell, qualifier, value)
 		points = points[end:]
 	}
 }
@@ -229,21 +216,26 @@ func (m *CellMerger) AppendCell(qualifier, value []byte) (q, v []byte) {
 	return qualifier, value
 }
 
-// AppendHistogramCell appends the qualifier and the value of the one cell that all histograms make: nothing if there are
-// none.
-func (m *CellMerger) AppendHistogramCell(qualifier, value []byte) (q, v []byte) {
+// Histograms yields the offset and the value of each native histogram that came in a point list, after numbers and other
+// histograms of its instant gave way to it.
+func (m *CellMerger) Histograms() iter.Seq2[uint32, []byte] {
 	m.settle()
-	for _, p := range m.points {
-		if p.width != 0 {
-			continue
+	return func(yield func(uint32, []byte) bool) {
+		for _, p := range m.points {
+			if p.width == 0 && m.cells[p.cell].qualifier == nil && !yield(p.offsetMs, m.data[p.at:p.at+int32(p.size)]) {
+				return
+			}
 		}
-		if len(qualifier) == 0 {
-			qualifier = append(qualifier, histogramPrefix)
-		}
-		qualifier = AppendQualifier(qualifier, p.offsetMs, 0)
-		value = append(value, m.data[p.at:p.at+int32(p.size)]...)
 	}
-	return qualifier, value
+}
+
+// HasHistogram says whether a native histogram is what is left at the instant of a histogram cell.
+func (m *CellMerger) HasHistogram(qualifier []byte) bool {
+	m.settle()
+	i, found := slices.BinarySearchFunc(m.points, histogramOffset(qualifier), func(p mergePoint, offset uint32) int {
+		return cmp.Compare(p.offsetMs, offset)
+	})
+	return found && m.points[i].width == 0
 }
 
 // settle brings the points into order and leaves one for each instant.

@@ -10,19 +10,20 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// Native histograms stand in the data table beside the points of their series, in cells of a form that OpenTSDB does not
-// know, and passes over: the qualifier has an odd length, and a first byte that means nothing to it.
+// Native histograms stand in the data table beside the points of their series, each in a cell of a form that OpenTSDB does not
+// know: it passes over a qualifier of five bytes whose first one means nothing to it, and its fsck calls that an object of a
+// future version. (Longer ones of an odd length it passes over, too, but counts as errors, so that a cell holds one.)
 //
-//	              +----+--------------+--------------+-----
-//	qualifier:    | 48 | qualifier, 4 | qualifier, 4 | ...        of each histogram, ascending; flags 0
-//	              +----+--------------+--------------+-----
-//	              +----------------+-----------+----------------+-----------+-----
-//	value:        | uvarint length | histogram | uvarint length | histogram | ...
-//	              +----------------+-----------+----------------+-----------+-----
+//	              +----+--------------+
+//	qualifier:    | 48 | qualifier, 4 |        that of a point in milliseconds; flags 0
+//	              +----+--------------+
+//	              +-----------+
+//	value:        | histogram |
+//	              +-----------+
 //
-// The qualifiers are those of points in milliseconds. A histogram is Prometheus's protobuf message Histogram
-// (prompb.Histogram, fields 1 to 14 and 16) without its timestamp: integer or float, with exponential or custom buckets,
-// its counter-reset hint, all as it was sent. A stale marker is a histogram whose sum is the staleness NaN.
+// A histogram is Prometheus's protobuf message Histogram (prompb.Histogram, fields 1 to 14 and 16) without its timestamp:
+// integer or float, with exponential or custom buckets, and its counter-reset hint, all as it was sent. A stale marker is a
+// histogram whose sum is the staleness NaN.
 
 // histogramPrefix is the first byte of a histogram cell's qualifier.
 const histogramPrefix = 0x48
@@ -127,30 +128,22 @@ func AppendHistogramPoint(dst []byte, offsetMs uint32, stored []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(stored))), stored...)
 }
 
-// AppendHistogramCell makes a histogram cell of the histograms of a point list that is in ascending order: it appends the
-// cell's qualifier to one slice and its value to another. Without histograms it appends nothing.
-func AppendHistogramCell(qualifier, value, points []byte) (q, v []byte) {
-	for len(points) >= msWidth {
-		end := pointEnd(points)
-		if isListed(points) {
-			if len(qualifier) == 0 {
-				qualifier = append(qualifier, histogramPrefix)
-			}
-			qualifier = append(qualifier, points[:msWidth-1]...)
-			qualifier = append(qualifier, points[msWidth-1]&^listHistogram)
-			value = append(value, points[msWidth:end]...)
-		}
-		points = points[end:]
-	}
-	return qualifier, value
-}
-
-// IsHistogramCell says whether a qualifier is that of a histogram cell.
+// IsHistogramCell says whether a qualifier is that of a native histogram.
 func IsHistogramCell(qualifier []byte) bool {
-	return len(qualifier) > 1 && len(qualifier)%msWidth == 1 && qualifier[0] == histogramPrefix
+	return len(qualifier) == 1+msWidth && qualifier[0] == histogramPrefix && isMs(qualifier[1])
 }
 
-// cutHistogram reads the length of the first histogram in a cell's value: histogram is value[from:to].
+// AppendHistogramQualifier appends the qualifier of a native histogram's cell.
+func AppendHistogramQualifier(dst []byte, offsetMs uint32) []byte {
+	return AppendQualifier(append(dst, histogramPrefix), offsetMs, 0)
+}
+
+// histogramOffset is the offset in a histogram cell's qualifier.
+func histogramOffset(qualifier []byte) uint32 {
+	return binary.BigEndian.Uint32(qualifier[1:]) & msOffsetMask >> msShift
+}
+
+// cutHistogram reads the length of a histogram in a point list: the histogram is value[from:to].
 func cutHistogram(value []byte) (from, to int, err error) {
 	size, n := binary.Uvarint(value)
 	if n <= 0 || size > uint64(len(value)-n) {

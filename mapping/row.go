@@ -16,7 +16,7 @@ import (
 //	3, first byte 05              many points: the value is (qualifier, value) again and again
 //	odd, first byte 01            annotation
 //	odd, first byte 06            histogram of OpenTSDB's
-//	odd, first byte 48            native histograms of promtsd's, see Histogram
+//	5, first bytes 48 and f.      native histogram of promtsd's, see Histogram
 //	other odd lengths             unknown, and ignored by OpenTSDB too
 //
 // Where points share a millisecond, one is left: that of the cell with the largest timestamp; among cells of one
@@ -102,7 +102,10 @@ func (d *RowDecoder) AddPoints(points []byte, timestamp int64) error {
 		offset := q & msOffsetMask >> msShift
 		var err error
 		if isListed(points) {
-			_, err = d.addHistogram(offset, points[msWidth:end])
+			var from, to int
+			if from, to, err = cutHistogram(points[msWidth:end]); err == nil {
+				err = d.addHistogram(offset, points[msWidth+from:msWidth+to])
+			}
 		} else {
 			var v float64
 			v, _, err = readValue(points[msWidth:end], byte(q)&flagsMask)
@@ -220,39 +223,20 @@ func (d *RowDecoder) addOdd(qualifier, value []byte) error {
 	case first == 0x06:
 		d.skipped.Histograms++
 	case IsHistogramCell(qualifier):
-		return d.addHistograms(qualifier[1:], value)
+		return d.addHistogram(histogramOffset(qualifier), value)
 	default:
 		d.skipped.Unknown++
 	}
 	return nil
 }
 
-func (d *RowDecoder) addHistograms(qualifiers, values []byte) error {
-	for ; len(qualifiers) > 0; qualifiers = qualifiers[msWidth:] {
-		if !isMs(qualifiers[0]) {
-			return fmt.Errorf("%w: %x is no qualifier in milliseconds", ErrCorrupt, qualifiers[:msWidth])
-		}
-		n, err := d.addHistogram(binary.BigEndian.Uint32(qualifiers)&msOffsetMask>>msShift, values)
-		if err != nil {
-			return err
-		}
-		values = values[n:]
-	}
-	return nil
-}
-
-// addHistogram takes the histogram at the beginning of value in, and returns the number of its bytes.
-func (d *RowDecoder) addHistogram(offsetMs uint32, value []byte) (int, error) {
-	from, to, err := cutHistogram(value)
+func (d *RowDecoder) addHistogram(offsetMs uint32, stored []byte) error {
+	h, _, err := ParseHistogram(stored)
 	if err != nil {
-		return 0, err
-	}
-	h, _, err := ParseHistogram(value[from:to])
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	d.points.AppendHistogram(d.timeOf(offsetMs), h)
-	return to, nil
+	return nil
 }
 
 func (d *RowDecoder) addAppended(value []byte) error {

@@ -21,7 +21,8 @@ const (
 	messageV2 = "io.prometheus.write.v2.Request"
 )
 
-// writingConfig is a Prometheus that scrapes itself, promtsd and a target of the test, and writes all to promtsd.
+// writingConfig is a Prometheus that scrapes itself, promtsd and a target of the test, and writes all to promtsd. Of itself it
+// takes native histograms, and of the target histograms whose buckets become custom ones, which it sends in 2.0 only.
 func writingConfig(promtsd *promtest.Process, target, message string) string {
 	return fmt.Sprintf(`
 global:
@@ -29,16 +30,20 @@ global:
   scrape_timeout: 250ms
 scrape_configs:
 - job_name: prometheus
+  scrape_native_histograms: true
+  always_scrape_classic_histograms: true
   static_configs: [{targets: [%q]}]
 - job_name: promtsd
   static_configs: [{targets: [%q]}]
 - job_name: odd
+  convert_classic_histograms_to_nhcb: %t
   static_configs: [{targets: [%q]}]
 remote_write:
 - url: %s/api/v1/write
   protobuf_message: %s
+  send_native_histograms: true
   queue_config: {batch_send_deadline: 200ms, min_backoff: 30ms, max_backoff: 300ms}
-`, promtest.Self, promtsd.Addr(), strings.TrimPrefix(target, "http://"), promtsd.URL(), message)
+`, promtest.Self, promtsd.Addr(), message == messageV2, strings.TrimPrefix(target, "http://"), promtsd.URL(), message)
 }
 
 // readingConfig is a Prometheus that has nothing but what promtsd gives it.
@@ -59,6 +64,8 @@ func oddTarget(t *testing.T) *httptest.Server {
 		fmt.Fprintf(w, "odd_value{kind=\"third\"} %v\nodd_value{kind=\"count\"} %d\n", float64(n)/3, n)
 		fmt.Fprintf(w, "{\"odd.utf8 métrique\",\"ключ.x\"=\"значение \\\"q\\\" \\n 指标 😀\"} %d\n", n*n)
 		fmt.Fprintf(w, "odd_bare %d\n", n)
+		fmt.Fprintf(w, "# TYPE odd_custom histogram\nodd_custom_bucket{le=\"0.3\"} %d\nodd_custom_bucket{le=\"+Inf\"} %d\n", n%20, n%20*3)
+		fmt.Fprintf(w, "odd_custom_sum %v\nodd_custom_count %d\n", float64(n)/3, n%20*3)
 		if n/4%2 == 0 {
 			fmt.Fprintf(w, "odd_comes_and_goes{n=\"1\"} %d\n", n)
 		}
@@ -128,6 +135,7 @@ func everything(start, end time.Time) promtest.Queries {
 			`rate(prometheus_http_requests_total[3s])`, `sum by (job) (scrape_samples_scraped)`,
 			`max_over_time(go_goroutines[5s])`, `histogram_quantile(0.9, rate(prometheus_http_request_duration_seconds_bucket[4s]))`,
 			`count by (job) ({__name__=~".+"})`, `promtsd_ingest_samples_total offset 2s`, `absent(odd_comes_and_goes)`,
+			`prometheus_http_request_duration_seconds`, `histogram_quantile(0.9, sum(rate(prometheus_http_request_duration_seconds[4s])))`,
 			`count_over_time(odd_value[4s])`, `last_over_time(odd_value[2s])`,
 		},
 		At:     []time.Time{start, mid, end},
@@ -170,7 +178,11 @@ func readsBackWhatItWrote(t *testing.T, promtsd *promtest.Process, message strin
 	}
 	reader := promtest.Start(t, promtest.Config{YAML: readingConfig(promtsd)})
 	promtest.AssertSame(t, writer, reader, rawSamples(start, end))
-	promtest.AssertSame(t, writer, reader, everything(start, end))
+	queries := everything(start, end)
+	if message == messageV2 {
+		queries.Exprs = append(queries.Exprs, `odd_custom`, `histogram_quantile(0.9, rate(odd_custom[4s]))`, `resets(odd_custom[8s])`)
+	}
+	promtest.AssertSame(t, writer, reader, queries)
 	writer.Stop()
 	promtsd.Stop() // and its status is 0
 }

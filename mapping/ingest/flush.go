@@ -31,8 +31,7 @@ type flusher struct {
 	merger mapping.CellMerger
 	olds   []store.Cell
 
-	qualifier, value                   []byte
-	histogramQualifier, histogramValue []byte
+	qualifier, value []byte
 }
 
 // flushRow is a row whose points are flushed.
@@ -171,24 +170,19 @@ func (f *flusher) putRow(r *flushRow) {
 		}
 		f.merger.Reset()
 		f.merger.AddPoints(piece, t)
-		f.cutMerged()
+		f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
 		f.putMerged(r.key, t)
 	}
 }
 
-// cutMerged makes one cell for the points of the merger, and one for its native histograms; either may be empty.
-func (f *flusher) cutMerged() {
-	f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
-	f.histogramQualifier, f.histogramValue = f.merger.AppendHistogramCell(f.histogramQualifier[:0], f.histogramValue[:0])
-}
-
-// putMerged adds these cells.
+// putMerged adds the cell that was made of the merger's points, if there are any, and its native histograms.
 func (f *flusher) putMerged(key []byte, timestamp int64) {
 	if len(f.qualifier) > 0 {
 		f.put(key, f.qualifier, timestamp, f.value)
 	}
-	if len(f.histogramQualifier) > 0 {
-		f.put(key, f.histogramQualifier, timestamp, f.histogramValue)
+	for offset, stored := range f.merger.Histograms() {
+		f.qualifier = mapping.AppendHistogramQualifier(f.qualifier[:0], offset)
+		f.put(key, f.qualifier, timestamp, stored)
 	}
 }
 
@@ -221,13 +215,15 @@ func (f *flusher) mergeRows(ctx context.Context) error {
 	return nil
 }
 
-// mergeRow makes one cell of a row's and the new points, and one of their histograms, if that is safe and worth it.
+// mergeRow makes one cell of a row's and the new points, if that is safe and worth it. Native histograms stay in cells of their
+// own; they count where they share an instant with points.
 func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
 	f.merger.Reset()
 	f.olds = f.olds[:0]
-	size, latest := len(r.points), r.time
+	size, latest, cells := len(r.points), r.time, 0
 	for _, c := range row.Cells {
-		if len(c.Qualifier)%2 != 0 && !mapping.IsHistogramCell(c.Qualifier) {
+		histogram := mapping.IsHistogramCell(c.Qualifier)
+		if len(c.Qualifier)%2 != 0 && !histogram {
 			if c.Qualifier[0] == 0x05 { // OpenTSDB appends to it, and all its points have the timestamp of the last
 				return false
 			}
@@ -238,17 +234,24 @@ func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
 				"row", hex.EncodeToString(row.Key), "err", err)
 			return false
 		}
-		size += len(c.Qualifier) + len(c.Value)
 		latest = max(latest, c.Timestamp)
 		f.olds = append(f.olds, c)
+		if !histogram {
+			size += len(c.Qualifier) + len(c.Value)
+			cells++
+		}
 	}
-	if size > 2*maxPointBytes || len(f.olds) == 0 || len(f.olds) == 1 && len(r.points) == 0 {
+	if size > 2*maxPointBytes || cells == 0 || cells == 1 && len(r.points) == 0 {
 		return false
 	}
 	f.merger.AddPoints(r.points, r.time)
-	f.cutMerged()
+	f.qualifier, f.value = f.merger.AppendCell(f.qualifier[:0], f.value[:0])
 	for _, c := range f.olds {
-		if !bytes.Equal(c.Qualifier, f.qualifier) && !bytes.Equal(c.Qualifier, f.histogramQualifier) {
+		keep := bytes.Equal(c.Qualifier, f.qualifier)
+		if mapping.IsHistogramCell(c.Qualifier) {
+			keep = f.merger.HasHistogram(c.Qualifier)
+		}
+		if !keep {
 			f.batch.Delete(f.a.Settings.Tables.Data, r.key, catalog.FamilyData, c.Qualifier, c.Timestamp)
 		}
 	}

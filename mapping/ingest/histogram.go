@@ -11,10 +11,10 @@ import (
 // Native histograms take the same two roads as samples, after those of their request. They are few and large: each is
 // parsed and checked, and made anew in the form in which cells hold it.
 
-// takeHistogram makes a point list of a histogram. ok is false if it is refused.
+// takeHistogram makes of a histogram what cells hold. ok is false if it is refused.
 func (j *job) takeHistogram(
 	req *mapping.WriteRequest, h mapping.RequestHistogram, t terms, result *mapping.WriteResult,
-) (at int64, point []byte, ok bool) {
+) (at int64, stored []byte, ok bool) {
 	reason := mapping.ReasonHistogram
 	parsed, at, err := mapping.ParseHistogram(h.Message)
 	if err == nil {
@@ -30,8 +30,7 @@ func (j *job) takeHistogram(
 		result.Refuse(reason, 1, err)
 		return 0, nil, false
 	}
-	j.point = mapping.AppendHistogramPoint(j.point[:0], offsetOf(at), j.stored)
-	return at, j.point, true
+	return at, j.stored, true
 }
 
 // offsetOf is the offset of a time in its row.
@@ -46,10 +45,11 @@ func (a *Appender) placeHistograms(
 		if s == nil {
 			continue // refused with its series
 		}
-		at, point, ok := j.takeHistogram(req, h, t, result)
+		at, stored, ok := j.takeHistogram(req, h, t, result)
 		if !ok {
 			continue
 		}
+		j.point = mapping.AppendHistogramPoint(j.point[:0], offsetOf(at), stored)
 		s = a.lock(s)
 		j.series[h.Series] = s
 		row := s.openRow(mapping.BaseTime(at), a.startBase)
@@ -60,7 +60,7 @@ func (a *Appender) placeHistograms(
 			a.note(s, number)
 		}
 		row.mixed = true
-		more, repeat := row.addPoint(offsetOf(at), point)
+		more, repeat := row.addPoint(offsetOf(at), j.point)
 		s.arrived = max(s.arrived, t.now)
 		s.mu.Unlock()
 		result.Histograms++
@@ -77,22 +77,21 @@ func (a *Appender) placeHistograms(
 func (a *Appender) directHistograms(
 	j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult,
 ) (given int64) {
-	var qualifier, value []byte
 	for _, h := range req.Histograms {
 		s := j.series[h.Series]
 		if s == nil {
 			continue // refused with its series
 		}
-		at, point, ok := j.takeHistogram(req, h, t, result)
+		at, stored, ok := j.takeHistogram(req, h, t, result)
 		if !ok {
 			continue
 		}
 		j.row = append(j.row[:0], s.row...)
 		a.Settings.Schema.SetBaseTime(j.row, mapping.BaseTime(at))
-		qualifier, value = mapping.AppendHistogramCell(qualifier[:0], value[:0], point)
+		j.cell = mapping.AppendHistogramQualifier(j.cell[:0], offsetOf(at))
 		s.mu.Lock()
 		a.putIndex(j, s, index.DayOf(at), t.now)
-		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, qualifier, s.cellTime(at, t.now), value)
+		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell, s.cellTime(at, t.now), stored)
 		given = max(given, s.runTime)
 		s.mu.Unlock()
 		result.Histograms++
