@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/adapter/wire"
@@ -36,6 +37,15 @@ func answer(t *rapid.T) (series [][]labels.Labels, points [][]mapping.Points, wa
 			out := prompb.TimeSeries{Labels: prompb.FromLabels(l, nil)}
 			for range rapid.IntRange(0, 20).Draw(t, "points") {
 				at, bits := ts.Draw(t, "t"), value.Draw(t, "v")
+				if rapid.IntRange(0, 5).Draw(t, "histogram") == 0 {
+					h := mapping.Histogram{Int: tsdbutil.GenerateTestHistogram(int64(bits % 100))}
+					if bits%2 == 0 {
+						h = mapping.Histogram{Float: tsdbutil.GenerateTestCustomBucketsFloatHistogram(int64(bits % 100))}
+					}
+					p.AppendHistogram(at, h)
+					out.Histograms = append(out.Histograms, h.Message(at))
+					continue
+				}
 				p.Append(at, math.Float64frombits(bits))
 				out.Samples = append(out.Samples, prompb.Sample{Timestamp: at, Value: math.Float64frombits(bits)})
 			}
@@ -60,9 +70,7 @@ func TestSamplesResponse_PrompbReadsTheSameBits(t *testing.T) {
 					t.Fatal(err)
 				}
 				cut := rapid.IntRange(0, points[q][i].Len()).Draw(t, "cut")
-				for _, run := range []mapping.Points{
-					{T: points[q][i].T[:cut], V: points[q][i].V[:cut]}, {T: points[q][i].T[cut:], V: points[q][i].V[cut:]},
-				} {
+				for _, run := range []mapping.Points{points[q][i].Slice(0, cut), points[q][i].Slice(cut, points[q][i].Len())} {
 					if err := r.Points(&run); err != nil {
 						t.Fatal(err)
 					}
@@ -89,6 +97,9 @@ func bits(m *prompb.ReadResponse) string {
 			fmt.Fprintf(&b, "  %q\n", ts.Labels)
 			for _, s := range ts.Samples {
 				fmt.Fprintf(&b, "    %d %016x\n", s.Timestamp, math.Float64bits(s.Value))
+			}
+			for _, h := range ts.Histograms {
+				fmt.Fprintf(&b, "    %s\n", h.String())
 			}
 		}
 	}

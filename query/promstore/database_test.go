@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
@@ -100,12 +103,49 @@ type sample struct {
 
 func (s sample) String() string { return fmt.Sprintf(" %d=%016x", s.t, math.Float64bits(s.v)) }
 
+// histogramBits are the higher bits of a value that stands for a native histogram in the tests.
+const histogramBits = 0x7ff8_4157 << 32
+
+// histogramOf is the native histogram that a value stands for, integer or float; none for other values.
+func histogramOf(v float64) (*histogram.Histogram, *histogram.FloatHistogram) {
+	n := math.Float64bits(v) - histogramBits
+	switch {
+	case n >= 1<<32:
+		return nil, nil
+	case n%2 == 0:
+		return tsdbutil.GenerateTestHistogram(int64(n)), nil
+	}
+	return nil, tsdbutil.GenerateTestFloatHistogram(int64(n))
+}
+
+// valueOf is the value that stands for a histogram that was read, an integer one as a float one; NaN if none does. A stale
+// marker is one, whatever its form: the TSDB makes a histogram of that which follows histograms.
+func valueOf(got *histogram.FloatHistogram) float64 {
+	if value.IsStaleNaN(got.Sum) {
+		return got.Sum
+	}
+	v := math.Float64frombits(histogramBits + uint64(got.ZeroCount) - 2)
+	h, want := histogramOf(v)
+	if h != nil {
+		want = h.ToFloat(nil)
+	}
+	if got.Compact(0); want == nil || !got.Equals(want) {
+		return math.NaN()
+	}
+	return v
+}
+
 // write appends samples of one series and commits them.
 func write(t testing.TB, to storage.AppendableV2, ls labels.Labels, samples ...sample) {
 	t.Helper()
 	a := to.AppenderV2(context.Background())
 	for _, s := range samples {
-		if _, err := a.Append(0, ls, 0, s.t, s.v, nil, nil, storage.AppendV2Options{}); err != nil {
+		v := s.v
+		h, fh := histogramOf(v)
+		if h != nil || fh != nil {
+			v = 0
+		}
+		if _, err := a.Append(0, ls, 0, s.t, v, h, fh, storage.AppendV2Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,9 +179,17 @@ func rest(t testing.TB, it chunkenc.Iterator) string {
 	t.Helper()
 	var b strings.Builder
 	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
-		at, v := it.At()
-		if kind != chunkenc.ValFloat || at != it.AtT() {
-			t.Fatalf("a sample of type %v at %d or %d", kind, at, it.AtT())
+		var v float64
+		at := it.AtT()
+		if kind == chunkenc.ValFloat {
+			at, v = it.At()
+		} else {
+			var h *histogram.FloatHistogram
+			at, h = it.AtFloatHistogram(nil)
+			v = valueOf(h)
+		}
+		if n := math.Float64bits(v) - histogramBits; at != it.AtT() || n < 1<<32 && (n%2 == 0) != (kind == chunkenc.ValHistogram) {
+			t.Fatalf("a sample of type %v at %d or %d: %x", kind, at, it.AtT(), math.Float64bits(v))
 		}
 		b.WriteString(sample{at, v}.String())
 	}
