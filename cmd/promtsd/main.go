@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -17,6 +18,9 @@ import (
 )
 
 func main() {
+	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" { // the linker was not told one
+		version.Version = info.Main.Version
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)   // a second signal ends promtsd at once
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away, of the log or of a dump, is seen by the writer's error
