@@ -25,7 +25,7 @@ import (
 
 // Appender stores the samples of a write request. It may be called by many goroutines at once.
 type Appender interface {
-	// Append makes the samples of req durable and readable. What can never be stored is in the result. An error means
+	// Append makes the samples of req durable and readable, and what comes beside them. What can never be stored is in the result. An error means
 	// that the whole request should be sent again, which is harmless; the result then counts what is known to be
 	// stored. Nothing of req is kept after the return.
 	Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error)

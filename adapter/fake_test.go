@@ -37,7 +37,9 @@ type fakeAppender struct {
 }
 
 func (a *fakeAppender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
-	result := mapping.WriteResult{Written: len(req.Samples), Histograms: len(req.Histograms)}
+	result := mapping.WriteResult{
+		Written: len(req.Samples), Histograms: len(req.Histograms), Exemplars: mapping.ExemplarResult{Written: len(req.Exemplars)},
+	}
 	if a.before != nil {
 		var err error
 		if result, err = a.before(ctx, req); err != nil {
@@ -58,6 +60,12 @@ func (a *fakeAppender) Append(ctx context.Context, req *mapping.WriteRequest) (m
 			fmt.Fprintf(&b, "%d:%v ", p.T, p.V)
 		}
 		a.got = append(a.got, strings.TrimSpace(b.String()))
+	}
+	for _, e := range req.Exemplars {
+		a.got = append(a.got, fmt.Sprintf("exemplar of %d: %d:%v", e.Series, e.T, e.V))
+	}
+	for _, m := range req.Metadata {
+		a.got = append(a.got, fmt.Sprintf("metadata of %s: %s %s %s", m.Family, m.Type, m.Help, m.Unit))
 	}
 	return result, nil
 }

@@ -6,7 +6,7 @@ import (
 
 // metrics of the handlers. The labels are bounded: version is 1.0, 2.0 or unknown; form is samples, streamed_xor_chunks
 // or unknown; code is an HTTP status, or canceled (the client went away) or aborted (an answer broke off); reason is a
-// mapping.Reason; kind is exemplar or metadata.
+// mapping.Reason.
 type metrics struct {
 	writeRequests   *prometheus.CounterVec
 	writeDuration   *prometheus.HistogramVec
@@ -16,7 +16,6 @@ type metrics struct {
 	writeHistograms prometheus.Counter
 	writeRefused    *prometheus.CounterVec
 	writeMalformed  prometheus.Counter
-	writeDropped    *prometheus.CounterVec
 
 	readRequests *prometheus.CounterVec
 	readDuration *prometheus.HistogramVec
@@ -65,7 +64,6 @@ func newMetrics(reg prometheus.Registerer, inFlight *budget, reads chan struct{}
 			"Samples and native histograms that were refused for good.", "reason"),
 		writeMalformed: counter("write_malformed_series_total",
 			"Time series and exemplars that contradict the remote-write protocol."),
-		writeDropped: counters("write_dropped_total", "What was received but has no place in the schema.", "kind"),
 
 		readRequests: counters("read_requests_total", "Remote-read requests answered.", "form", "code"),
 		readDuration: durations("read_request_duration_seconds", "Time to answer a remote-read request.", "form"),

@@ -37,8 +37,7 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.Atoi(r.Header.Get("Retry-Attempt")); err == nil && n > 0 {
 		h.metrics.writeRetries.Inc()
 	}
-	version := versionUnknown
-	var written stored
+	version, result := versionUnknown, mapping.WriteResult{}
 	answer := h.admit(w, r)
 	if answer == nil {
 		version, answer = writeVersion(r.Header.Get("Content-Type"))
@@ -47,17 +46,17 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 		answer = checkEncoding(r)
 	}
 	if answer == nil {
-		written, answer = h.write(r, version)
+		result, answer = h.write(r, version)
 	}
 	if version == version2 {
-		// Senders of 1.0 do not expect these. Exemplars are not stored, and so not counted as written.
-		w.Header().Set("X-Prometheus-Remote-Write-Samples-Written", strconv.Itoa(written.samples))
-		w.Header().Set("X-Prometheus-Remote-Write-Histograms-Written", strconv.Itoa(written.histograms))
-		w.Header().Set("X-Prometheus-Remote-Write-Exemplars-Written", "0")
+		// Senders of 1.0 do not expect these.
+		w.Header().Set("X-Prometheus-Remote-Write-Samples-Written", strconv.Itoa(result.Written))
+		w.Header().Set("X-Prometheus-Remote-Write-Histograms-Written", strconv.Itoa(result.Histograms))
+		w.Header().Set("X-Prometheus-Remote-Write-Exemplars-Written", strconv.Itoa(result.Exemplars.Written))
 	}
 	answer.send(w)
-	h.metrics.writeSamples.Add(float64(written.samples))
-	h.metrics.writeHistograms.Add(float64(written.histograms))
+	h.metrics.writeSamples.Add(float64(result.Written))
+	h.metrics.writeHistograms.Add(float64(result.Histograms))
 	h.metrics.writeRequests.WithLabelValues(version, answer.label()).Inc()
 	h.metrics.writeDuration.WithLabelValues(version).Observe(h.config.Now().Sub(begin).Seconds())
 	if answer.code == http.StatusInternalServerError {
@@ -84,11 +83,8 @@ func writeVersion(contentType string) (string, *reply) {
 			"proto=io.prometheus.write.v2.Request", contentType)}
 }
 
-// stored is what of a request is durable now.
-type stored struct{ samples, histograms int }
-
 // write reads, decodes and stores the body.
-func (h *Handler) write(r *http.Request, version string) (written stored, answer *reply) {
+func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResult, answer *reply) {
 	ctx := r.Context()
 	buffers := h.writes.Get().(*writeBuffers)
 	defer h.writes.Put(buffers)
@@ -97,11 +93,11 @@ func (h *Handler) write(r *http.Request, version string) (written stored, answer
 
 	body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
 	if buffers.block, answer = body.read(ctx, buffers.block, r); answer != nil {
-		return written, answer
+		return none, answer
 	}
 	h.metrics.writeBytes.Add(float64(len(buffers.block)))
 	if buffers.content, answer = body.inflate(buffers.content, buffers.block); answer != nil {
-		return written, answer
+		return none, answer
 	}
 
 	request := &buffers.request
@@ -115,52 +111,52 @@ func (h *Handler) write(r *http.Request, version string) (written stored, answer
 			err = fmt.Errorf("%w, which is four times %s", err, flagMaxBodyBytes)
 		}
 		refused := badRequest(err.Error())
-		return written, &refused
+		return none, &refused
 	}
 	if answer = body.take(wire.Memory(request)); answer != nil {
-		return written, answer
+		return none, answer
 	}
 	request.Form, request.Body = form, buffers.block
-	return h.append(ctx, request, counts)
+	return h.append(ctx, request, version, counts)
 }
 
 // append stores what was decoded and judges the outcome.
-func (h *Handler) append(ctx context.Context, request *mapping.WriteRequest, counts wire.Counts) (stored, *reply) {
-	var result mapping.WriteResult
-	if len(request.Series) > 0 {
+func (h *Handler) append(
+	ctx context.Context, request *mapping.WriteRequest, version string, counts wire.Counts,
+) (result mapping.WriteResult, answer *reply) {
+	if len(request.Series)+len(request.Metadata) > 0 {
 		request.NeedMetricName = true
 		var err error
 		if result, err = h.config.Appender.Append(ctx, request); err != nil {
-			answer := replyTo(ctx, err)
-			return stored{result.Written, result.Histograms}, &answer
+			failed := replyTo(ctx, err)
+			return result, &failed
 		}
 	}
-	written := stored{result.Written, result.Histograms}
-	refusal := refusal{written: written, malformed: counts.Malformed}
+	refusal := refusal{written: result.Written + result.Histograms, malformed: counts.Malformed}
 	refusal.add(counts.Refused)
 	refusal.add(result)
+	if version == version2 {
+		// In 1.0, whose senders would count the samples as refused, exemplars are only dropped, as Prometheus does.
+		refusal.addExemplars(result.Exemplars)
+	}
 
 	for reason, n := range refusal.reasons {
 		h.metrics.writeRefused.WithLabelValues(string(reason)).Add(float64(n))
 	}
 	h.metrics.writeMalformed.Add(float64(counts.Malformed))
-	for kind, n := range map[string]int{"exemplar": counts.Exemplars, "metadata": counts.Metadata} {
-		if n > 0 {
-			h.metrics.writeDropped.WithLabelValues(kind).Add(float64(n))
-		}
+	if refusal.reasons == nil && refusal.exemplars == nil {
+		return result, &reply{code: http.StatusNoContent}
 	}
-	if refusal.reasons == nil {
-		return written, &reply{code: http.StatusNoContent}
-	}
-	answer := badRequest(refusal.text())
-	return written, &answer
+	refused := badRequest(refusal.text())
+	return result, &refused
 }
 
 // A refusal gathers what was refused of one request.
 type refusal struct {
-	written   stored
+	written   int // samples and histograms
 	malformed int // time series and exemplars
 	reasons   map[mapping.Reason]int
+	exemplars map[mapping.Reason]int // exemplars that were refused
 	examples  []error
 }
 
@@ -174,6 +170,12 @@ func (r *refusal) add(result mapping.WriteResult) {
 	r.examples = append(r.examples, result.Examples...)
 }
 
+func (r *refusal) addExemplars(result mapping.ExemplarResult) {
+	if r.exemplars = result.Refused; r.exemplars != nil {
+		r.examples = append(r.examples, result.Example)
+	}
+}
+
 // Prometheus logs no more than 1024 bytes of an answer.
 const (
 	maxRefusalBytes = 1000
@@ -182,15 +184,11 @@ const (
 
 // text says how many were refused and why, and then gives examples, as many as are read.
 func (r *refusal) text() string {
-	total := 0
-	var reasons []string
-	for _, reason := range slices.Sorted(maps.Keys(r.reasons)) {
-		total += r.reasons[reason]
-		reasons = append(reasons, fmt.Sprintf("%s %d", reason, r.reasons[reason]))
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "refused %d samples and histograms (%s), stored %d", total, strings.Join(reasons, ", "),
-		r.written.samples+r.written.histograms)
+	fmt.Fprintf(&b, "refused %s, stored %d", formatReasons("samples and histograms", r.reasons), r.written)
+	if r.exemplars != nil {
+		fmt.Fprintf(&b, "; refused %s", formatReasons("exemplars", r.exemplars))
+	}
 	if r.malformed > 0 {
 		fmt.Fprintf(&b, "; %d time series or exemplars are malformed", r.malformed)
 	}
@@ -205,4 +203,18 @@ func (r *refusal) text() string {
 		b.WriteString("\n" + line)
 	}
 	return b.String()
+}
+
+// formatReasons says how many of something there are, and for which reasons.
+func formatReasons(what string, reasons map[mapping.Reason]int) string {
+	total := 0
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		total += reasons[reason]
+		parts = append(parts, fmt.Sprintf("%s %d", reason, reasons[reason]))
+	}
+	if parts == nil {
+		return "no " + what
+	}
+	return fmt.Sprintf("%d %s (%s)", total, what, strings.Join(parts, ", "))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,14 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 		result.Refuse(mapping.ReasonInvalidLabels, 1, errors.New("series without a name"))
 		return result, nil
 	}
+	refuseExemplars := func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+		result := mapping.WriteResult{Written: 1}
+		result.Exemplars.Written = 2
+		result.Exemplars.Refuse(mapping.ReasonExemplarLabels, errors.New("series up: too long"))
+		result.Exemplars.Refuse(mapping.ReasonSeriesRefused, errors.New("its series is refused"))
+		result.Exemplars.Refuse(mapping.ReasonSeriesRefused, errors.New("its series is refused"))
+		return result, nil
+	}
 	fail := func(err error) func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
 		return func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
 			return mapping.WriteResult{Written: 1}, err
@@ -97,14 +106,23 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 		want    int
 		headers string
 		text    []string // the first is how the text begins
-		dropped []string // metric lines
+		got     []string // what the appender got, where it matters
 	}{
 		{name: "2.0 whole", v2: oneV2(), want: 204, headers: "1 0 0"},
 		{name: "2.0 with exemplars and metadata",
 			v2:   oneV2(writev2.TimeSeries{LabelsRefs: other, Samples: sample, Exemplars: exemplar, Metadata: metadata}),
-			want: 204, headers: "2 0 0", dropped: []string{`{kind="exemplar"} 1`, `{kind="metadata"} 1`}},
-		{name: "1.0 metadata alone", v1: &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{Help: "x"}, {}}},
-			want: 204, headers: "- - -", dropped: []string{`{kind="metadata"} 2`}},
+			want: 204, headers: "2 0 1", got: []string{"__name__=up job=x 1000:1.5", "__name__=other 2000:2",
+				"exemplar of 1: 2000:1", "metadata of other: counter other "}},
+		{name: "1.0 metadata alone", v1: &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{
+			{MetricFamilyName: "up", Help: "x"}, {}}},
+			want: 204, headers: "- - -", got: []string{"metadata of up: unknown x ", "metadata of : unknown  "}},
+		{name: "2.0 exemplars alone", v2: oneV2(writev2.TimeSeries{LabelsRefs: other, Exemplars: exemplar, Metadata: metadata}),
+			want: 204, headers: "1 0 1", got: []string{"__name__=up job=x 1000:1.5", "__name__=other",
+				"exemplar of 1: 2000:1", "metadata of other: counter other "}},
+		{name: "2.0 exemplars refused", v2: oneV2(), append: refuseExemplars, want: 400, headers: "1 0 2",
+			text: []string{"refused no samples and histograms, stored 1; refused 3 exemplars (exemplar_labels 1, " +
+				"series_refused 2)\n", "series up: too long"}},
+		{name: "1.0 exemplars refused", v1: oneV1(), append: refuseExemplars, want: 204, headers: "- - -"},
 		{name: "2.0 some refused", v2: oneV2(), append: refuse, want: 400, headers: "7 0 0",
 			text: []string{"refused 3 samples and histograms (invalid_labels 1, timestamp 2), stored 7\n",
 				"series up: sample at 99 is too far", "series without a name"}},
@@ -120,7 +138,7 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 			writev2.TimeSeries{LabelsRefs: other, Samples: sample, Histograms: histogram},
 		), want: 400, headers: "1 0 0",
 			text: []string{"refused 4 samples and histograms (malformed_series 4), stored 1; 3 time series or exemplars",
-				"beyond the 6 symbols", "at least one sample or histogram", "both samples and histograms"}},
+				"beyond the 6 symbols", "at least one sample, histogram or exemplar", "both samples and histograms"}},
 		{name: "2.0 store unavailable", v2: oneV2(), append: fail(fmt.Errorf("put: %w", store.ErrUnavailable)),
 			want: 503, headers: "1 0 0", text: []string{"put: store unavailable"}},
 		{name: "1.0 store closed", v1: oneV1(), append: fail(store.ErrClosed), want: 503, headers: "- - -",
@@ -152,7 +170,9 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 			if (code == 503) != (header.Get("Retry-After") != "") {
 				t.Errorf("got Retry-After %q with status %d", header.Get("Retry-After"), code)
 			}
-			s.wantMetrics(t, "promtsd_write_dropped_total", c.dropped...)
+			if c.got != nil && !slices.Equal(s.appender.got, c.got) {
+				t.Errorf("the appender got %q, want %q", s.appender.got, c.got)
+			}
 			if logged := strings.Contains(s.log.String(), "level=ERROR"); logged != (code == 500) {
 				t.Errorf("got log %q with status %d", s.log, code)
 			}

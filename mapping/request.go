@@ -15,6 +15,10 @@ type WriteRequest struct {
 	Histograms []RequestHistogram // in the order of their series
 	Scratch    []byte             // label bytes that the body does not hold in one piece
 
+	// What comes beside the samples, if anything does.
+	Exemplars []RequestExemplar
+	Metadata  []RequestMetadata
+
 	// NeedMetricName refuses series without a metric name, which the schema can hold but remote write must not bring.
 	NeedMetricName bool
 
@@ -56,7 +60,7 @@ func (r *WriteRequest) SamplesOf(series int) int {
 // Reset empties r and keeps its memory.
 func (r *WriteRequest) Reset() {
 	r.Series, r.Samples, r.Histograms, r.Scratch = r.Series[:0], r.Samples[:0], r.Histograms[:0], r.Scratch[:0]
-	r.NeedMetricName = false
+	r.Exemplars, r.Metadata, r.NeedMetricName = r.Exemplars[:0], r.Metadata[:0], false
 	r.Form, r.Body = FormFlat, nil
 }
 
@@ -178,6 +182,8 @@ type WriteResult struct {
 	Histograms int            // the same of native histograms
 	Refused    map[Reason]int // samples that are not and never will be, nil if there are none
 	Examples   []error        // the first few refusals, each naming the series and what to do
+
+	Exemplars ExemplarResult
 }
 
 const maxExamples = 10

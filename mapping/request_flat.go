@@ -6,7 +6,8 @@ import (
 	"math"
 )
 
-// A request that did not come as a body of remote write is journaled in a flat form, series after series:
+// A request that did not come as a body of remote write is journaled in a flat form. After the number of its series come
+// these, one after the other, and after the number of its exemplars those:
 //
 //	+----------------+-------------+-----------------+--------------------+
 //	| uvarint length | label bytes | uvarint samples | uvarint histograms |
@@ -15,9 +16,16 @@ import (
 //	| time, varint | value, 8 | ... | uvarint length | message | ...
 //	+--------------+----------+-----+----------------+---------+-----
 //	|<-- for each sample ---->|     |<- for each histogram --->|
+//
+//	+----------------+--------------+----------+----------------+-------------+
+//	| uvarint series | time, varint | value, 8 | uvarint length | label bytes |
+//	+----------------+--------------+----------+----------------+-------------+
+//
+// Metadata is not journaled: it is durable elsewhere before the request is acknowledged, and needs no replay.
 
-// AppendFlat appends the series and samples of r to dst in the flat form.
+// AppendFlat appends the series, samples, histograms and exemplars of r to dst in the flat form.
 func (r *WriteRequest) AppendFlat(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(r.Series)))
 	histograms := r.Histograms
 	for i, s := range r.Series {
 		own := 0
@@ -36,48 +44,90 @@ func (r *WriteRequest) AppendFlat(dst []byte) []byte {
 		}
 		histograms = histograms[own:]
 	}
+	dst = binary.AppendUvarint(dst, uint64(len(r.Exemplars)))
+	for _, e := range r.Exemplars {
+		dst = binary.AppendVarint(binary.AppendUvarint(dst, uint64(e.Series)), e.T)
+		dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(e.V))
+		dst = append(binary.AppendUvarint(dst, uint64(len(e.Labels))), e.Labels...)
+	}
 	return dst
 }
 
 // ParseFlat fills r from the flat form. The error wraps ErrCorrupt. Label bytes and messages point into b.
 func (r *WriteRequest) ParseFlat(b []byte) error {
 	r.Reset()
-	cut := func() error { return fmt.Errorf("read flat request: %w: it ends early", ErrCorrupt) }
-	for len(b) > 0 {
-		length, n := binary.Uvarint(b)
-		if n <= 0 || length > uint64(len(b)-n) {
-			return cut()
-		}
-		labels := b[n : n+int(length)]
-		b = b[n+int(length):]
-		samples, n := binary.Uvarint(b)
-		if n <= 0 || samples > uint64(len(b)-n)/9 {
-			return cut()
-		}
-		b = b[n:]
-		histograms, n := binary.Uvarint(b)
-		if n <= 0 || histograms > uint64(len(b)-n) {
-			return cut()
-		}
-		b = b[n:]
+	p := flatParser{rest: b}
+	for range p.uvarint() {
+		labels, samples, histograms := p.text(), p.uvarint(), p.uvarint()
 		from := len(r.Samples)
 		for range samples {
-			t, n := binary.Varint(b)
-			if n <= 0 || len(b) < n+8 {
-				return cut()
+			sample := Sample{T: p.varint(), V: p.float()}
+			if p.cut {
+				break
 			}
-			r.Samples = append(r.Samples, Sample{T: t, V: math.Float64frombits(binary.BigEndian.Uint64(b[n:]))})
-			b = b[n+8:]
+			r.Samples = append(r.Samples, sample)
 		}
 		for range histograms {
-			length, n := binary.Uvarint(b)
-			if n <= 0 || length > uint64(len(b)-n) {
-				return cut()
+			h := RequestHistogram{len(r.Series), p.text()}
+			if p.cut {
+				break
 			}
-			r.Histograms = append(r.Histograms, RequestHistogram{len(r.Series), b[n : n+int(length)]})
-			b = b[n+int(length):]
+			r.Histograms = append(r.Histograms, h)
+		}
+		if p.cut {
+			break
 		}
 		r.Series = append(r.Series, RequestSeries{Labels: labels, From: from, To: len(r.Samples)})
 	}
+	for range p.uvarint() {
+		series := p.uvarint()
+		e := RequestExemplar{Series: int(series), T: p.varint(), V: p.float(), Labels: p.text()}
+		if p.cut || series >= uint64(len(r.Series)) {
+			p.cut = true
+			break
+		}
+		r.Exemplars = append(r.Exemplars, e)
+	}
+	if p.cut || len(p.rest) > 0 {
+		return fmt.Errorf("read flat request: %w: it ends early, or contradicts itself", ErrCorrupt)
+	}
 	return nil
 }
+
+// flatParser reads the parts of a flat form. Once it is cut every part is empty.
+type flatParser struct {
+	rest []byte
+	cut  bool // there was not enough
+}
+
+func (p *flatParser) take(n uint64) []byte {
+	if p.cut = p.cut || n > uint64(len(p.rest)); p.cut {
+		return nil
+	}
+	part := p.rest[:n:n]
+	p.rest = p.rest[n:]
+	return part
+}
+
+func (p *flatParser) uvarint() uint64 {
+	v, n := binary.Uvarint(p.rest)
+	if p.cut = p.cut || n <= 0; p.cut {
+		return 0
+	}
+	p.rest = p.rest[n:]
+	return v
+}
+
+func (p *flatParser) varint() int64 {
+	v := p.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+func (p *flatParser) float() float64 {
+	if b := p.take(8); b != nil {
+		return math.Float64frombits(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+func (p *flatParser) text() []byte { return p.take(p.uvarint()) }

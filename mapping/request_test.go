@@ -168,24 +168,52 @@ func TestFlat_ComesBackAsItWas(t *testing.T) {
 			raw := rapid.SliceOf(rapid.Byte()).Draw(t, "labels")
 			r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: from, To: len(r.Samples)})
 		}
+		if len(r.Series) > 0 {
+			for range rapid.IntRange(0, 3).Draw(t, "exemplars") {
+				r.Exemplars = append(r.Exemplars, mapping.RequestExemplar{
+					Series: rapid.IntRange(0, len(r.Series)-1).Draw(t, "exemplar of"), T: rapid.Int64().Draw(t, "t"),
+					V: math.Float64frombits(rapid.Uint64().Draw(t, "v")), Labels: rapid.SliceOf(rapid.Byte()).Draw(t, "labels"),
+				})
+			}
+		}
 		b := r.AppendFlat(nil)
 		var got mapping.WriteRequest
 		if err := got.ParseFlat(b); err != nil || !bytes.Equal(got.AppendFlat(nil), b) || len(got.Series) != len(r.Series) ||
+			len(got.Exemplars) != len(r.Exemplars) ||
 			!slices.EqualFunc(got.Histograms, r.Histograms, func(a, b mapping.RequestHistogram) bool {
 				return a.Series == b.Series && bytes.Equal(a.Message, b.Message)
 			}) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, r)
+		}
+		for cut := range b {
+			if err := got.ParseFlat(b[:cut]); !errors.Is(err, mapping.ErrCorrupt) {
+				t.Fatalf("%d of %d bytes: got %v, want ErrCorrupt", cut, len(b), err)
+			}
 		}
 	})
 }
 
 func FuzzParseFlat(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte{1, 'a', 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'h'})
+	f.Add([]byte{0, 0})
+	f.Add([]byte{1, 1, 'a', 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'h', 0})
+	f.Add([]byte{1, 1, 'a', 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'b'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r mapping.WriteRequest
 		if err := r.ParseFlat(b); err != nil && !errors.Is(err, mapping.ErrCorrupt) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestMetricFamily_LeavesTheSuffixOff(t *testing.T) {
+	for _, c := range [][3]string{
+		{"a_bucket", "histogram", "a"}, {"a_count", "histogram", "a"}, {"a_sum", "histogram", "a"}, {"a", "histogram", "a"},
+		{"a_count", "summary", "a"}, {"a_bucket", "summary", "a_bucket"}, {"a_gcount", "gaugehistogram", "a"},
+		{"a_count", "counter", "a_count"}, {"a_total", "counter", "a_total"}, {"_sum", "summary", "_sum"}, {"", "", ""},
+	} {
+		if got := mapping.MetricFamily([]byte(c[0]), c[1]); string(got) != c[2] {
+			t.Errorf("%s of a %s: got %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
 }

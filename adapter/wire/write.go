@@ -17,6 +17,9 @@ type Decoder struct {
 
 	symbols [][]byte // 2.0: each with its length before it
 	refs    []uint32 // 2.0: label references of the current series
+
+	meta     metadataV2 // 2.0: the latest that went into the request
+	metaName uint32     // and the reference of the metric name that it came with
 }
 
 // Memory that an element of each list takes.
@@ -24,19 +27,19 @@ const (
 	seriesBytes    = 40
 	sampleBytes    = 16
 	histogramBytes = 32
+	exemplarBytes  = 48
+	metadataBytes  = 88
 	symbolBytes    = 24
 )
 
 // Memory is how many bytes the lists of a request take.
 func Memory(req *mapping.WriteRequest) int {
-	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Histograms)*histogramBytes + len(req.Scratch)
+	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Histograms)*histogramBytes + len(req.Scratch) +
+		len(req.Exemplars)*exemplarBytes + len(req.Metadata)*metadataBytes
 }
 
-// Counts is what a body held, apart from what went into the WriteRequest.
+// Counts is what of a body did not go into the WriteRequest.
 type Counts struct {
-	Exemplars int
-	Metadata  int // 1.0: metric metadata messages; 2.0: series that carry some
-
 	// Malformed counts the time series and exemplars that contradict the protocol. Refused holds the reasons, with the
 	// samples and histograms of those series, which are not in the WriteRequest.
 	Malformed int
@@ -62,8 +65,8 @@ func (c *Counts) refuse(samples int, example func() error) {
 //	Sample        1 value       2 timestamp
 //
 // req is reset first; its label bytes point into body where they stand there in one piece, and its histograms do. Series
-// without samples and histograms are left out. The order of series and samples is that of the body. An error is ErrMalformed or ErrTooLarge, and then req
-// is of no use.
+// without samples, histograms and exemplars are left out. The order of series and samples is that of the body. An error is
+// ErrMalformed or ErrTooLarge, and then req is of no use.
 func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
 	req.Reset()
 	var c Counts
@@ -85,10 +88,9 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 		}
 		var err error
 		if num == 1 {
-			err = d.seriesV1(body[:to], from, req, &c)
+			err = d.seriesV1(body[:to], from, req)
 		} else {
-			c.Metadata++
-			err = metadataShapeV1.check(body[:to], from)
+			err = d.metadataV1(body[:to], from, req)
 		}
 		if err != nil {
 			return c, err
@@ -98,8 +100,8 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 	return c, nil
 }
 
-func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts) error {
-	begin, firstSample, firstHistogram := i, len(req.Samples), len(req.Histograms)
+func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
+	begin, firstSample, firstHistogram, firstExemplar := i, len(req.Samples), len(req.Histograms), len(req.Exemplars)
 	i = shortLabels(b, i)
 	labelsFrom, labelsTo, asSent := begin, i, true
 	for i < len(b) {
@@ -134,8 +136,7 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts
 		case 2:
 			err = d.sample(b[:to], from, sampleShapeV1, req)
 		case 3:
-			c.Exemplars++
-			err = exemplarShapeV1.check(b[:to], from)
+			err = d.exemplarV1(b[:to], from, req)
 		case 4:
 			err = d.histogram(b[:to], from, histogramShape, req)
 		}
@@ -145,7 +146,7 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest, c *Counts
 		i = to
 	}
 
-	if len(req.Samples) == firstSample && len(req.Histograms) == firstHistogram {
+	if len(req.Samples) == firstSample && len(req.Histograms) == firstHistogram && len(req.Exemplars) == firstExemplar {
 		return nil
 	}
 	labels := b[labelsFrom:labelsTo:labelsTo]

@@ -17,8 +17,9 @@ import (
 //
 // It does as DecodeV1 does, except that label bytes are built in req.Scratch. A series is malformed, counted and left
 // out, while the others are kept, if it has an odd number of references, or one beyond the symbols, or both samples and
-// histograms, or neither. An exemplar with such references is malformed on its own. If the first symbol is not empty,
-// every series is malformed.
+// histograms, or none of these and no exemplar (Prometheus sends exemplars as series of their own, although the documents
+// have it otherwise). An exemplar with such references is malformed on its own. If the first symbol is not empty,
+// every series and exemplar is malformed. Metadata goes with its series.
 func (d *Decoder) DecodeV2(body []byte, req *mapping.WriteRequest) (Counts, error) {
 	req.Reset()
 	var c Counts
@@ -82,7 +83,7 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 
 func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c *Counts) error {
 	d.refs = d.refs[:0]
-	firstSample, firstHistogram := len(req.Samples), len(req.Histograms)
+	firstSample, firstHistogram, firstExemplar, exemplars := len(req.Samples), len(req.Histograms), len(req.Exemplars), 0
 	var meta metadataV2
 	for i < len(b) {
 		num, typ, next := tag(b, i)
@@ -114,8 +115,8 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		case 3:
 			err = d.histogram(b[:to], from, histogramShapeV2, req)
 		case 4:
-			c.Exemplars++
-			err = d.exemplarV2(b[:to], from, index, c)
+			exemplars++
+			err = d.exemplarV2(b[:to], from, index, req, c)
 		case 5:
 			err = meta.merge(b[:to], from)
 		}
@@ -126,10 +127,7 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 	}
 
 	samples, histograms := len(req.Samples)-firstSample, len(req.Histograms)-firstHistogram
-	if meta != (metadataV2{}) {
-		c.Metadata++
-	}
-	labels, problem, err := d.appendLabels(req)
+	labels, problem, err := d.appendLabels(d.refs, req)
 	if err != nil {
 		return err
 	}
@@ -140,30 +138,39 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		problem = "its metadata refers to a symbol that does not exist"
 	case samples > 0 && histograms > 0:
 		problem = "it has both samples and histograms"
-	case samples == 0 && histograms == 0:
-		problem = "it must have at least one sample or histogram"
+	case samples == 0 && histograms == 0 && exemplars == 0:
+		problem = "it must have at least one sample, histogram or exemplar"
 	}
 	if problem != "" {
 		req.Samples, req.Histograms = req.Samples[:firstSample], req.Histograms[:firstHistogram]
+		req.Exemplars = req.Exemplars[:firstExemplar]
 		c.refuse(samples+histograms, func() error {
 			return fmt.Errorf("%w: time series %d (%s): %s", mapping.ErrInvalid, index, FormatSeries(labels), problem)
 		})
 		return nil
 	}
+	if meta != (metadataV2{}) {
+		if err := d.addMetadataV2(meta, req); err != nil {
+			return err
+		}
+	}
+	if samples+histograms == 0 && len(req.Exemplars) == firstExemplar {
+		return nil
+	}
 	return d.addSeries(labels, firstSample, req)
 }
 
-// appendLabels builds the label bytes of the current references in the scratch memory. What is wrong with them it says
+// appendLabels builds the label bytes of some references in the scratch memory. What is wrong with them it says
 // as a problem, along with the labels before that.
-func (d *Decoder) appendLabels(req *mapping.WriteRequest) (labels []byte, problem string, err error) {
+func (d *Decoder) appendLabels(refs []uint32, req *mapping.WriteRequest) (labels []byte, problem string, err error) {
 	dst, start := req.Scratch, len(req.Scratch)
 	if len(d.symbols) > 0 && d.symbols[0][0] != 0 {
 		problem = "the first symbol of the request is not empty"
-	} else if len(d.refs)%2 != 0 {
-		problem = fmt.Sprintf("it has %d label references, an odd number", len(d.refs))
+	} else if len(refs)%2 != 0 {
+		problem = fmt.Sprintf("it has %d label references, an odd number", len(refs))
 	}
-	for i := 0; problem == "" && i < len(d.refs); i += 2 {
-		name, value := d.refs[i], d.refs[i+1]
+	for i := 0; problem == "" && i < len(refs); i += 2 {
+		name, value := refs[i], refs[i+1]
 		if uint64(max(name, value)) >= uint64(len(d.symbols)) {
 			problem = fmt.Sprintf("its label references %d and %d lie beyond the %d symbols", name, value, len(d.symbols))
 			break
@@ -207,35 +214,6 @@ func appendRefs(refs []uint32, b []byte, i int, typ byte) ([]uint32, int) {
 		return refs, i
 	}
 	return refs, bad
-}
-
-// exemplarV2 checks an exemplar; its references are looked at behind those of its series and taken off again.
-func (d *Decoder) exemplarV2(b []byte, i, index int, c *Counts) error {
-	if err := exemplarShapeV2.check(b, i); err != nil {
-		return err
-	}
-	series := len(d.refs)
-	for i < len(b) {
-		num, typ, next := tag(b, i)
-		if num == 1 {
-			d.refs, i = appendRefs(d.refs, b, next, typ)
-			continue
-		}
-		i = skip(b, next, typ)
-	}
-	refs := d.refs[series:]
-	d.refs = d.refs[:series]
-	valid := len(refs)%2 == 0
-	for _, r := range refs {
-		valid = valid && int64(r) < int64(len(d.symbols))
-	}
-	if !valid {
-		c.refuse(0, func() error {
-			return fmt.Errorf("%w: time series %d: an exemplar has label references that are odd in number or lie beyond "+
-				"the %d symbols", mapping.ErrInvalid, index, len(d.symbols))
-		})
-	}
-	return nil
 }
 
 type metadataV2 struct{ typ, help, unit uint32 }

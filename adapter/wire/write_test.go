@@ -86,12 +86,20 @@ func compareV1(t rapid.TB, body []byte) {
 		return
 	}
 	var wantSeries []series
-	var counts [2]int
-	counts[1] = len(want.Metadata)
+	var beside notes
+	for _, m := range want.Metadata {
+		beside.metadata(m.MetricFamilyName, metadataType(int32(m.Type)), m.Help, m.Unit)
+	}
 	for _, ts := range want.Timeseries {
-		counts[0] += len(ts.Exemplars)
-		if len(ts.Samples) == 0 && len(ts.Histograms) == 0 {
+		if len(ts.Samples)+len(ts.Histograms)+len(ts.Exemplars) == 0 {
 			continue
+		}
+		for _, e := range ts.Exemplars {
+			var labels []string
+			for _, l := range e.Labels {
+				labels = append(labels, l.Name, l.Value)
+			}
+			beside.exemplar(len(wantSeries), e.Timestamp, e.Value, labels)
 		}
 		var labels []string
 		for _, l := range ts.Labels {
@@ -106,8 +114,8 @@ func compareV1(t rapid.TB, body []byte) {
 	if got := decoded(t, &req); !slices.Equal(got, wantSeries) {
 		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
 	}
-	if got := [2]int{c.Exemplars, c.Metadata}; got != counts {
-		t.Fatalf("body %x: got counts %v, want %v", body, got, counts)
+	if got := besideOf(t, &req); !slices.Equal(got, beside.texts) {
+		t.Fatalf("body %x:\n got %q\nwant %q", body, got, beside.texts)
 	}
 	if c.Malformed != 0 || c.Refused.Refused != nil {
 		t.Fatalf("body %x: malformed %d, %v", body, c.Malformed, c.Refused)
@@ -132,22 +140,46 @@ func compareV2(t rapid.TB, body []byte) {
 		return len(refs)%2 == 0 && !slices.ContainsFunc(refs, func(r uint32) bool { return int(r) >= len(want.Symbols) })
 	}
 	validMeta := func(r uint32) bool { return r == 0 || int(r) < len(want.Symbols) }
-	var wantSeries []series
-	var counts [3]int
-	for _, ts := range want.Timeseries {
-		counts[0] += len(ts.Exemplars)
-		if ts.Metadata.Type != 0 || ts.Metadata.HelpRef != 0 || ts.Metadata.UnitRef != 0 {
-			counts[1]++
-		}
-		for _, e := range ts.Exemplars {
-			if !validRefs(e.LabelsRefs) {
-				counts[2]++
+	symbols := func(refs ...uint32) (texts []string) {
+		for _, r := range refs {
+			if r == 0 {
+				texts = append(texts, "")
+			} else {
+				texts = append(texts, want.Symbols[r])
 			}
 		}
-		if (len(want.Symbols) > 0 && want.Symbols[0] != "") || !validRefs(ts.LabelsRefs) ||
+		return texts
+	}
+	var wantSeries []series
+	malformed, beside := 0, notes{}
+	firstIsEmpty := len(want.Symbols) == 0 || want.Symbols[0] == ""
+	for _, ts := range want.Timeseries {
+		sent := len(ts.Exemplars)
+		ts.Exemplars = slices.DeleteFunc(ts.Exemplars, func(e writev2.Exemplar) bool {
+			valid := firstIsEmpty && validRefs(e.LabelsRefs)
+			if !valid {
+				malformed++
+			}
+			return !valid
+		})
+		if !firstIsEmpty || !validRefs(ts.LabelsRefs) ||
 			!validMeta(ts.Metadata.HelpRef) || !validMeta(ts.Metadata.UnitRef) ||
-			(len(ts.Samples) > 0) == (len(ts.Histograms) > 0) {
-			counts[2]++
+			len(ts.Samples) > 0 && len(ts.Histograms) > 0 || len(ts.Samples)+len(ts.Histograms)+sent == 0 {
+			malformed++
+			continue
+		}
+		labels := symbols(ts.LabelsRefs...)
+		if m := ts.Metadata; m.Type != 0 || m.HelpRef != 0 || m.UnitRef != 0 {
+			family, typ := "", metadataType(int32(m.Type))
+			for i := 0; i < len(labels) && family == ""; i += 2 {
+				if labels[i] == "__name__" {
+					family = string(mapping.MetricFamily([]byte(labels[i+1]), typ))
+				}
+			}
+			text := symbols(m.HelpRef, m.UnitRef)
+			beside.metadata(family, typ, text[0], text[1])
+		}
+		if len(ts.Samples)+len(ts.Histograms)+len(ts.Exemplars) == 0 {
 			continue
 		}
 		histograms := make([]prompb.Histogram, len(ts.Histograms))
@@ -160,9 +192,8 @@ func compareV2(t rapid.TB, body []byte) {
 				t.Fatal(err)
 			}
 		}
-		var labels []string
-		for _, r := range ts.LabelsRefs {
-			labels = append(labels, want.Symbols[r])
+		for _, e := range ts.Exemplars {
+			beside.exemplar(len(wantSeries), e.Timestamp, e.Value, symbols(e.LabelsRefs...))
 		}
 		wantSeries = append(wantSeries, describe(labels, func(yield func(int64, float64)) {
 			for _, s := range ts.Samples {
@@ -173,11 +204,15 @@ func compareV2(t rapid.TB, body []byte) {
 	if got := decoded(t, &req); !slices.Equal(got, wantSeries) {
 		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
 	}
-	if got := [3]int{c.Exemplars, c.Metadata, c.Malformed}; got != counts {
-		t.Fatalf("body %x: got counts %v, want %v", body, got, counts)
+	// Metadata that repeats that of the series before is left out.
+	if got := besideOf(t, &req); !slices.Equal(slices.Compact(got), slices.Compact(beside.texts)) {
+		t.Fatalf("body %x:\n got %q\nwant %q", body, got, beside.texts)
 	}
-	if (c.Refused.Refused != nil) != (counts[2] > 0) {
-		t.Fatalf("body %x: malformed %d, but refused %v", body, counts[2], c.Refused)
+	if c.Malformed != malformed {
+		t.Fatalf("body %x: got %d malformed, want %d", body, c.Malformed, malformed)
+	}
+	if (c.Refused.Refused != nil) != (malformed > 0) {
+		t.Fatalf("body %x: malformed %d, but refused %v", body, malformed, c.Refused)
 	}
 }
 
@@ -255,7 +290,7 @@ func TestDecodeV2_MalformedSeriesSaysWhy(t *testing.T) {
 		{"both", writev2.TimeSeries{LabelsRefs: []uint32{1, 2}, Samples: sample, Histograms: histogram}, 2,
 			"time series 1 (up{}): it has both samples and histograms"},
 		{"neither", writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3, 4}}, 0,
-			`(up{job="x"}): it must have at least one sample or histogram`},
+			`(up{job="x"}): it must have at least one sample, histogram or exemplar`},
 		{"help", writev2.TimeSeries{LabelsRefs: []uint32{1, 2}, Samples: sample, Metadata: writev2.Metadata{HelpRef: 5}}, 1,
 			"metadata refers to a symbol that does not exist"},
 	} {
