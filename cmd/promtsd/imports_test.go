@@ -19,7 +19,7 @@ const modulePath = "github.com/promtsd/promtsd"
 var mayImport = map[string][]string{
 	"cmd/promtsd": {
 		"adapter", "adapter/api", "adapter/peer", "adapter/wire", "query", "query/promstore",
-		"mapping", "mapping/catalog", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
+		"mapping", "mapping/catalog", "mapping/families", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
 		"mapping/uid",
 		"store", "store/cellio", "store/pebble", "store/hbase", "store/hbase/client",
 	},
@@ -32,13 +32,18 @@ var mayImport = map[string][]string{
 
 	"query/promstore": {"mapping", "query"},
 
-	"query": {"mapping", "mapping/catalog", "mapping/index", "mapping/uid", "store"},
+	"query": {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "mapping/uid", "store"},
 
-	"mapping/ingest":  {"mapping", "mapping/catalog", "mapping/index", "mapping/journal", "mapping/uid", "store"},
+	"mapping/ingest": {
+		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal", "mapping/uid",
+		"store",
+	},
 	"mapping/journal": {"mapping", "mapping/catalog", "store"},
 	"mapping/pack":    {"mapping"},
 
-	"mapping/retention": {"mapping", "mapping/catalog", "mapping/index", "store"},
+	"mapping/retention": {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "store"},
+	"mapping/exemplars": {"mapping", "mapping/catalog", "store"},
+	"mapping/families":  {"mapping", "mapping/catalog", "store"},
 	"mapping/catalog":   {"mapping", "store"},
 	"mapping/index":     {"mapping", "mapping/catalog", "mapping/uid", "store"},
 	"mapping/uid":       {"mapping", "store"},
@@ -61,7 +66,7 @@ var mayImport = map[string][]string{
 var testsMayImport = []string{
 	"store/pebble", "store/storetest", "cmd/promtsd/promtest", "mapping/ingest",
 	"store/cellio", "store/hbase/hbasetest",
-	"mapping/catalog", "mapping/index", "mapping/pack", "mapping/uid", "store",
+	"mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/pack", "mapping/uid", "store",
 }
 
 // listedPackage is what go list -json says of a package.

@@ -4,6 +4,15 @@
 // They stand in promtsd's own table, which OpenTSDB never meets:
 //
 //	row "settings" | family "p" | qualifier = the setting's name | value = its text
+//
+// The other rows of that table, by what their keys begin with; each is drawn where it is written:
+//
+//	"ahead"   the latest cell timestamp that may have been given   mapping/ingest
+//	'd'       the series of each day                               mapping/index
+//	'm'       metadata of metric families                          mapping/families
+//	'n'       what a promtsd added to the index, for others        mapping/index
+//	'w'       leases of writers                                    mapping/journal
+//	'x'       exemplars                                            mapping/exemplars
 package catalog
 
 import (
@@ -28,7 +37,7 @@ type Tables struct {
 	Data string // data points
 	UID  string // names and UIDs
 	Meta string // the series index
-	Own  string // what promtsd alone keeps: settings, the series of each day, who writes
+	Own  string // what promtsd alone keeps: settings, the series of each day, exemplars, metadata, who writes
 }
 
 // JournalTable is the table of accepted requests, named after promtsd's own.

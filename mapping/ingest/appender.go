@@ -12,6 +12,8 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/exemplars"
+	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
@@ -54,6 +56,8 @@ type Config struct {
 type Appender struct {
 	Config
 	index   index.Writer
+	rows    exemplars.Rows
+	meta    *families.Writer
 	cache   *cache
 	table   *table
 	jobs    sync.Pool // *job
@@ -74,6 +78,7 @@ func New(c Config) *Appender {
 		c.Hold.Term = defaultTerm
 	}
 	a := &Appender{Config: c, index: index.Writer{Tables: c.Settings.Tables}, cache: newCache(c.CacheSize)}
+	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Settings.Tables)
 	a.table = a.cache.table
 	a.jobs.New = func() any { return new(job) }
 	a.init(c.Now())
@@ -81,8 +86,8 @@ func New(c Config) *Appender {
 	return a
 }
 
-// Append stores the samples of req: those of the result are durable and readable when it returns. Samples that can
-// never be stored are refused one by one in the result, and cost the others nothing. An error means that some or none
+// Append stores the samples of req, and what comes beside them: those of the result are durable and readable when it returns.
+// What can never be stored is refused one by one in the result, and costs the others nothing. An error means that some or none
 // of the request is stored, and that it may be sent again: a sample that is there already is written over with itself.
 //
 // req is not changed, and nothing of it is kept.
@@ -95,8 +100,13 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 	t := newTerms(a.Limits, a.Now().UnixMilli())
 	var result mapping.WriteResult
 	err := a.find(ctx, j, req, t, &result)
+	if err == nil {
+		a.putBeside(j, req, t, &result)
+	}
 	switch {
 	case err != nil:
+	case len(req.Series) == 0:
+		err = a.applyIndex(ctx, j)
 	case a.Hold.Time > 0:
 		err = a.journaled(ctx, j, req, t, &result)
 	default:
@@ -106,6 +116,7 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 		return mapping.WriteResult{}, err
 	}
 	a.metrics.samples.Add(float64(result.Written + result.Histograms))
+	a.countBeside(j, &result)
 	return result, nil
 }
 
@@ -121,6 +132,7 @@ type job struct {
 	stored  []byte // a histogram, and the point list of it
 	point   []byte
 	indexed []indexedDay
+	beside  beside
 }
 
 // indexedDay is an index row that the batch holds.
@@ -134,10 +146,14 @@ func (j *job) reset() {
 	clear(j.indexed)
 	j.series, j.missing, j.indexed = j.series[:0], j.missing[:0], j.indexed[:0]
 	j.batch.Reset()
+	j.beside.reset()
 }
 
-// setIndexed notes that the index rows of the batch are durable.
-func (j *job) setIndexed() {
+// applied notes that the rows of the batch are durable.
+func (a *Appender) applied(j *job) {
+	if len(j.beside.changes) > 0 {
+		a.meta.Keep(j.beside.changes)
+	}
 	for _, n := range j.indexed {
 		n.series.mu.Lock()
 		n.series.setIndexed(n.day)

@@ -34,7 +34,7 @@ func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest
 	if err := a.Apply(ctx, &j.batch); err != nil {
 		return fmt.Errorf("store %d samples: %w", result.Written+result.Histograms, err)
 	}
-	j.setIndexed()
+	a.applied(j)
 	return nil
 }
 

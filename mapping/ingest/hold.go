@@ -110,15 +110,15 @@ func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequ
 	return w.Check()
 }
 
-// applyIndex makes the index rows of the batch durable.
+// applyIndex makes the rows of the batch durable: those of the index, and what comes beside the samples.
 func (a *Appender) applyIndex(ctx context.Context, j *job) error {
 	if j.batch.Len() == 0 {
 		return nil
 	}
 	if err := a.Apply(ctx, &j.batch); err != nil {
-		return fmt.Errorf("store %d index rows: %w", j.batch.Len(), err)
+		return fmt.Errorf("store %d cells beside the samples: %w", j.batch.Len(), err)
 	}
-	j.setIndexed()
+	a.applied(j)
 	return nil
 }
 

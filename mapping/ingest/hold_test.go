@@ -268,7 +268,9 @@ func TestJournalRoad_GarbledEntryStopsTheStartAndNamesIt(t *testing.T) {
 	if !errors.Is(err, mapping.ErrCorrupt) {
 		t.Fatalf("start on a garbled journal: got %v, want ErrCorrupt", err)
 	}
-	if _, err := db.Append(t.Context(), &mapping.WriteRequest{Samples: []mapping.Sample{{}}}); !errors.Is(err, store.ErrUnavailable) {
+	var req mapping.WriteRequest
+	add(&req, raw("__name__", "m"), sample(now, 1))
+	if _, err := db.Append(t.Context(), &req); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("append without a start: got %v, want ErrUnavailable", err)
 	}
 }

@@ -6,6 +6,11 @@ type metrics struct {
 	samples   prometheus.Counter
 	newSeries prometheus.Counter
 
+	exemplars        prometheus.Counter
+	refusedExemplars *prometheus.CounterVec
+	metadata         prometheus.Counter
+	invalidMetadata  prometheus.Counter
+
 	repeats      prometheus.Counter
 	cells        prometheus.Counter
 	merged       prometheus.Counter
@@ -23,6 +28,12 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		}
 		return c
 	}
+	refusedExemplars := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "promtsd_ingest_refused_exemplars_total", Help: "Exemplars that were refused for good.",
+	}, []string{"reason"})
+	if r != nil {
+		r.MustRegister(refusedExemplars)
+	}
 	gauge := func(name, help string, value func() float64) {
 		if r != nil {
 			r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "promtsd_ingest_" + name, Help: help}, value))
@@ -35,12 +46,16 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		samples: counter("samples_total", "Samples stored, exact repeats included."),
 		newSeries: counter("series_resolved_total",
 			"Series that were not in the series cache and whose UIDs were looked up or assigned."),
-		repeats:      counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
-		cells:        counter("cells_total", "Cells flushed into the data table."),
-		merged:       counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
-		flushes:      counter("flushes_total", "Batches flushed into the data table."),
-		flushErrors:  counter("flush_errors_total", "Batches that could not be flushed, and are tried again."),
-		flushSeconds: counter("flush_seconds_total", "Time spent on flushing."),
-		turnedAway:   counter("turned_away_total", "Requests turned away because too many samples wait in memory."),
+		exemplars:        counter("exemplars_total", "Exemplars stored, exact repeats included."),
+		refusedExemplars: refusedExemplars,
+		metadata:         counter("metadata_total", "Metric families of which metadata was stored because it was new."),
+		invalidMetadata:  counter("invalid_metadata_total", "Metadata of metric families that cannot be kept: no name, or too long."),
+		repeats:          counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
+		cells:            counter("cells_total", "Cells flushed into the data table."),
+		merged:           counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
+		flushes:          counter("flushes_total", "Batches flushed into the data table."),
+		flushErrors:      counter("flush_errors_total", "Batches that could not be flushed, and are tried again."),
+		flushSeconds:     counter("flush_seconds_total", "Time spent on flushing."),
+		turnedAway:       counter("turned_away_total", "Requests turned away because too many samples wait in memory."),
 	}
 }

@@ -336,6 +336,8 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry) error {
 	if err := a.find(ctx, &r.job, &r.req, t, &result); err != nil {
 		return err
 	}
+	r.req.Metadata = r.req.Metadata[:0] // what was acknowledged is durable, and may have been replaced since
+	a.putBeside(&r.job, &r.req, t, &result)
 	if a.Hold.Time == 0 {
 		err = a.direct(ctx, &r.job, &r.req, t, &result)
 	} else {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/store"
 )
@@ -18,9 +19,9 @@ import (
 // ErrNotSupported is returned for a store that cannot delete ranges.
 var ErrNotSupported = errors.New("the store cannot delete ranges of rows")
 
-// Drop removes all rows of the data table whose hour ended before a time, in milliseconds since 1970, and the days before
-// it from the series index. Since a metric's rows are ordered by their hours, that is one range for each metric, and salt
-// bucket, that has such rows; it returns how many ranges it deleted.
+// Drop removes all rows of the data table whose hour ended before a time, in milliseconds since 1970, and the exemplars of
+// these hours. Since a metric's rows are ordered by their hours, that is one range for each metric, and salt bucket, that has
+// such rows; it returns how many ranges it deleted.
 func Drop(ctx context.Context, st store.Store, s catalog.Settings, before int64) (ranges int, err error) {
 	deleter, ok := st.(store.RangeDeleter)
 	if !ok {
@@ -29,29 +30,47 @@ func Drop(ctx context.Context, st store.Store, s catalog.Settings, before int64)
 	if before < mapping.HourMs {
 		return 0, nil
 	}
-	limit := mapping.BaseTime(min(before, mapping.MaxTime)) // of the first hour to be kept
-	head := s.Schema.SaltWidth + s.Schema.MetricWidth
+	d := dropper{st: st, deleter: deleter, limit: mapping.BaseTime(min(before, mapping.MaxTime))}
+	err = d.drop(ctx, s.Tables.Data, store.Range{Start: []byte{0}}, s.Schema.SaltWidth+s.Schema.MetricWidth)
+	if err == nil {
+		all := store.Range{Start: []byte{exemplars.Prefix}, Stop: []byte{exemplars.Prefix + 1}}
+		err = d.drop(ctx, s.Tables.Own, all, 1+s.Schema.MetricWidth)
+	}
+	return d.ranges, err
+}
+
+// dropper deletes rows by their hours.
+type dropper struct {
+	st      store.Store
+	deleter store.RangeDeleter
+	limit   uint32 // the first base time to be kept
+	ranges  int    // deleted
+}
+
+// drop deletes of a range the rows whose keys have a base time before the limit. It stands behind a head of some bytes: the
+// metric, and what is before it.
+func (d *dropper) drop(ctx context.Context, table string, all store.Range, head int) error {
 	// From metric to metric: the first row of each is its oldest.
-	for start := []byte{0}; start != nil; {
-		row, err := firstRow(ctx, st, s.Tables.Data, start)
+	for start := all.Start; start != nil; {
+		row, err := firstRow(ctx, d.st, table, store.Range{Start: start, Stop: all.Stop})
 		if err != nil || row == nil {
-			return ranges, err
+			return err
 		}
 		if len(row) < head+4 {
 			start = append(row, 0) // none of ours; the next row
 			continue
 		}
 		metric := row[:head]
-		if binary.BigEndian.Uint32(row[head:]) < limit {
-			old := store.Range{Start: row, Stop: binary.BigEndian.AppendUint32(slices.Clone(metric), limit)}
-			if err := deleter.DeleteRange(ctx, s.Tables.Data, old); err != nil {
-				return ranges, fmt.Errorf("delete rows before %d: %w", limit, err)
+		if binary.BigEndian.Uint32(row[head:]) < d.limit {
+			old := store.Range{Start: row, Stop: binary.BigEndian.AppendUint32(slices.Clone(metric), d.limit)}
+			if err := d.deleter.DeleteRange(ctx, table, old); err != nil {
+				return fmt.Errorf("delete rows before %d: %w", d.limit, err)
 			}
-			ranges++
+			d.ranges++
 		}
 		start = index.Successor(metric)
 	}
-	return ranges, nil
+	return nil
 }
 
 // DropDays removes the days that lie wholly before a time from the series index.
@@ -66,9 +85,9 @@ func DropDays(ctx context.Context, st store.Store, s catalog.Settings, before in
 	return deleter.DeleteRange(ctx, s.Tables.Own, index.DaysBefore(index.DayOf(min(before, mapping.MaxTime))))
 }
 
-// firstRow returns the key of the first row from start on, nil if there is none.
-func firstRow(ctx context.Context, st store.Store, table string, start []byte) (key []byte, err error) {
-	scan := store.Scan{Table: table, Limit: 1, Ranges: []store.Range{{Start: start}}}
+// firstRow returns the key of the first row of a range, nil if there is none.
+func firstRow(ctx context.Context, st store.Store, table string, r store.Range) (key []byte, err error) {
+	scan := store.Scan{Table: table, Limit: 1, Ranges: []store.Range{r}}
 	for row, err := range st.Scan(ctx, scan) {
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/retention"
 	"github.com/promtsd/promtsd/store"
@@ -65,6 +66,42 @@ func TestDrop_RemovesTheHoursBefore(t *testing.T) {
 		if again, err := retention.Drop(t.Context(), st, s, limit); err != nil || again != 0 {
 			t.Errorf("a second time it dropped %d ranges, %v, want none", again, err)
 		}
+	}
+}
+
+func TestDrop_RemovesTheExemplarsOfTheHoursBefore(t *testing.T) {
+	st := storetest.NewMem()
+	s, _, err := catalog.Init(t.Context(), st, "promtsd", map[string]string{catalog.SaltWidth: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b store.Batch
+	var w exemplars.Writer
+	left := rows(t, st, s.Tables.Own) // the settings
+	for _, other := range []string{"w", "y"} {
+		b.Put(s.Tables.Own, append([]byte(other), make([]byte, 8)...), catalog.FamilyOwn, nil, 1, nil)
+		left = append(left, fmt.Sprintf("%x", append([]byte(other), make([]byte, 8)...)))
+	}
+	for _, metric := range []mapping.UID{1, 2, 0xffffff} {
+		for series := mapping.UID(1); series <= 2; series++ {
+			tsuid := s.Schema.AppendTSUID(nil, metric, []mapping.Tag{{Key: 1, Value: series}})
+			for _, h := range []int64{0, 999, 1000, 1001} {
+				w.Put(&b, s.Tables.Own, exemplars.NewRows(s.Schema), tsuid, mapping.RequestExemplar{T: h*mapping.HourMs + 5}, 1)
+				if h >= 1000 {
+					left = append(left, fmt.Sprintf("%x", b.At(b.Len()-1).Row))
+				}
+			}
+		}
+	}
+	if err := st.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if ranges, err := retention.Drop(t.Context(), st, s, 1000*mapping.HourMs+5); err != nil || ranges != 3 {
+		t.Errorf("dropped %d ranges, %v, want one of each metric", ranges, err)
+	}
+	slices.Sort(left)
+	if got := rows(t, st, s.Tables.Own); !slices.Equal(got, left) {
+		t.Errorf("left are %q, want %q", got, left)
 	}
 }
 

@@ -1,0 +1,83 @@
+package ingest
+
+import (
+	"fmt"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/exemplars"
+	"github.com/promtsd/promtsd/mapping/families"
+	"github.com/promtsd/promtsd/mapping/index"
+)
+
+// Exemplars and metadata wait for nothing: they go into the store with the index rows of their request, before it is
+// acknowledged.
+
+// beside is what a job needs for them.
+type beside struct {
+	writer  exemplars.Writer
+	labels  []byte
+	changes []families.Change // metadata that the batch holds
+	invalid int               // metadata that cannot be kept
+}
+
+func (b *beside) reset() { b.changes, b.invalid = b.changes[:0], 0 }
+
+// putBeside adds the exemplars of a request, whose series are found, and its metadata to the batch.
+func (a *Appender) putBeside(j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) {
+	for _, e := range req.Exemplars {
+		if reason, err := a.putExemplar(j, e, req.Series[e.Series].Labels, t); err != nil {
+			result.Exemplars.Refuse(reason, err)
+			continue
+		}
+		result.Exemplars.Written++
+	}
+	for _, m := range req.Metadata {
+		change, changed, err := a.meta.Put(&j.batch, m, t.now)
+		switch {
+		case err != nil:
+			j.beside.invalid++
+		case changed:
+			j.beside.changes = append(j.beside.changes, change)
+		}
+	}
+}
+
+// putExemplar adds an exemplar and, as its series may have no sample on that day, what finds it. raw are the series' label
+// bytes.
+func (a *Appender) putExemplar(j *job, e mapping.RequestExemplar, raw []byte, t terms) (mapping.Reason, error) {
+	s := j.series[e.Series]
+	if s == nil {
+		return mapping.ReasonSeriesRefused, fmt.Errorf("series %s: %w: its exemplars are refused as it is", formatLabels(raw),
+			mapping.ErrInvalid)
+	}
+	if e.T < 0 || e.T > t.latest {
+		return mapping.ReasonTimestamp, fmt.Errorf("exemplar: %w", t.timeError(raw, e.T))
+	}
+	var err error
+	if j.beside.labels, err = exemplars.AppendLabels(j.beside.labels[:0], e.Labels); err != nil {
+		return mapping.ReasonExemplarLabels, fmt.Errorf("series %s: %w", formatLabels(raw), err)
+	}
+	e.Labels = j.beside.labels
+	s.mu.Lock()
+	a.putIndex(j, s, index.DayOf(e.T), t.now)
+	s.mu.Unlock()
+	j.beside.writer.Put(&j.batch, a.Settings.Tables.Own, a.rows, s.tsuid, e, t.now)
+	return "", nil
+}
+
+// countBeside counts what a job has stored beside samples, and refused.
+func (a *Appender) countBeside(j *job, result *mapping.WriteResult) {
+	m := &a.metrics
+	if n := result.Exemplars.Written; n > 0 {
+		m.exemplars.Add(float64(n))
+	}
+	for reason, n := range result.Exemplars.Refused {
+		m.refusedExemplars.WithLabelValues(string(reason)).Add(float64(n))
+	}
+	if n := len(j.beside.changes); n > 0 {
+		m.metadata.Add(float64(n))
+	}
+	if j.beside.invalid > 0 {
+		m.invalidMetadata.Add(float64(j.beside.invalid))
+	}
+}
