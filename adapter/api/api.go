@@ -29,6 +29,8 @@ const Prefix = "/api/v1/"
 // Config is what a Handler needs. The limits are those of Prometheus's flags of the same names.
 type Config struct {
 	Queryable storage.SampleAndChunkQueryable // required
+	Exemplars storage.ExemplarQueryable       // required
+	Metadata  MetadataSource                  // required
 
 	Timeout        time.Duration // --query.timeout: longest a query may take; default 2 minutes
 	MaxSamples     int           // --query.max-samples: samples that a query may hold at a time; default 50 million
@@ -52,10 +54,9 @@ type Config struct {
 //	query, query_range, query_exemplars, format_query, parse_query
 //	series, labels, label/NAME/values, metadata
 //	status/buildinfo, runtimeinfo, flags, config, tsdb, self_metrics
-//	targets, targets/metadata, scrape_pools, rules, alerts, alertmanagers   nothing of the kind is here: empty
-//	otlp/v1/metrics                                                         if Config.OTLP is given
-//
-// No metadata and no exemplars are kept: their answers are empty.
+//	targets/metadata                                      of one target, which has no labels
+//	targets, scrape_pools, rules, alerts, alertmanagers   nothing of the kind is here: empty
+//	otlp/v1/metrics                                       if Config.OTLP is given
 type Handler struct {
 	config Config
 	engine *promql.Engine
@@ -66,8 +67,8 @@ type Handler struct {
 
 // New returns a Handler. Close has to be called after it.
 func New(c Config) (*Handler, error) {
-	if c.Queryable == nil || c.Gatherer == nil || c.Logger == nil {
-		return nil, errors.New("make query API: Queryable, Gatherer and Logger are required")
+	if c.Queryable == nil || c.Exemplars == nil || c.Metadata == nil || c.Gatherer == nil || c.Logger == nil {
+		return nil, errors.New("make query API: Queryable, Exemplars, Metadata, Gatherer and Logger are required")
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 2 * time.Minute
@@ -129,9 +130,9 @@ func (h *Handler) newAPI(parse parser.Parser) *v1.API {
 		h.engine,
 		h.config.Queryable,
 		nil, nil, // appenders: remote write and OTLP are served elsewhere
-		nobody, // exemplars
+		h.config.Exemplars,
 		func(context.Context) v1.ScrapePoolsRetriever { return nobody },
-		func(context.Context) v1.TargetRetriever { return nobody },
+		targetsOf,
 		func(context.Context) v1.AlertmanagerRetriever { return nobody },
 		emptyConfig,
 		h.config.Flags,
@@ -179,6 +180,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path, ok := strings.CutPrefix(r.URL.Path, Prefix); {
 	case ok && path == "status/tsdb":
 		h.serveCardinality(w, r)
+	case ok && (path == "metadata" || path == "targets/metadata"):
+		h.serveMetadata(w, r)
 	case ok && path == "otlp/v1/metrics" && h.otlp != nil:
 		h.otlp.ServeHTTP(w, r)
 	case ok && served(path):
@@ -195,9 +198,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func served(path string) bool {
 	switch path {
 	case "query", "query_range", "query_exemplars", "format_query", "parse_query",
-		"series", "labels", "metadata",
+		"series", "labels",
 		"status/buildinfo", "status/runtimeinfo", "status/flags", "status/config", "status/self_metrics",
-		"targets", "targets/metadata", "scrape_pools", "rules", "alerts", "alertmanagers":
+		"targets", "scrape_pools", "rules", "alerts", "alertmanagers":
 		return true
 	}
 	label, ok := strings.CutPrefix(path, "label/")
@@ -215,4 +218,13 @@ func respond(w http.ResponseWriter, code int, answer v1.Response) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(body)
+}
+
+// respondError answers as the module does when it cannot execute a query.
+func respondError(w http.ResponseWriter, err error) {
+	code, ok := errorCode(0, err)
+	if !ok {
+		code = http.StatusUnprocessableEntity
+	}
+	respond(w, code, v1.Response{Status: "error", ErrorType: "execution", Error: err.Error()})
 }

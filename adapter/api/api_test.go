@@ -15,8 +15,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/storage"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -25,6 +28,7 @@ import (
 
 	"github.com/promtsd/promtsd/adapter/api"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/uid"
@@ -61,12 +65,14 @@ func newHandler(t *testing.T, change func(*api.Config)) *api.Handler {
 	})}
 	fill(t, otlp)
 	registry := prometheus.NewRegistry()
+	querier := query.New(query.Config{
+		Store: st, Settings: settings, Logger: logger,
+		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
+	})
 	c := api.Config{
-		Queryable: promstore.New(promstore.Config{Querier: query.New(query.Config{
-			Store: st, Settings: settings, Logger: logger,
-			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-		})}),
-		OTLP: otlp, Build: v1.PrometheusVersion{Version: "3.0.0"}, Logger: logger, Now: now,
+		Queryable: promstore.New(promstore.Config{Querier: querier}), Exemplars: promstore.ExemplarQueryable{Source: querier},
+		Metadata: families.Reader{Store: st, Tables: settings.Tables},
+		OTLP:     otlp, Build: v1.PrometheusVersion{Version: "3.0.0"}, Logger: logger, Now: now,
 		Registerer: registry, Gatherer: registry,
 	}
 	if change != nil {
@@ -87,9 +93,10 @@ func newHandler(t *testing.T, change func(*api.Config)) *api.Handler {
 func fill(t *testing.T, to storage.AppendableV2) {
 	app := to.AppenderV2(t.Context())
 	add := func(f func(i int) float64, labelPairs ...string) {
+		ls := labels.FromStrings(labelPairs...)
 		for i := range 241 {
 			at := dataStart + int64(i)*15_000
-			_, err := app.Append(0, labels.FromStrings(labelPairs...), 0, at, f(i), nil, nil, storage.AOptions{})
+			_, err := app.Append(0, ls, 0, at, f(i), nil, nil, beside(ls.Get("__name__"), at))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,6 +110,21 @@ func fill(t *testing.T, to storage.AppendableV2) {
 	if err := app.Commit(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// beside is what comes with a sample: the metadata of some metrics, and an exemplar a minute of one.
+func beside(name string, at int64) storage.AOptions {
+	switch name {
+	case "up":
+		return storage.AOptions{Metadata: metadata.Metadata{Type: model.MetricTypeGauge, Help: "Whether it is up."}}
+	case "http_requests_total":
+		opts := storage.AOptions{Metadata: metadata.Metadata{Type: model.MetricTypeCounter, Help: "Requests.", Unit: "requests"}}
+		if at%60_000 == 0 {
+			opts.Exemplars = []exemplar.Exemplar{{Labels: labels.FromStrings("trace_id", "abc"), Value: 1, Ts: at, HasTs: true}}
+		}
+		return opts
+	}
+	return storage.AOptions{}
 }
 
 func TestHandler_ComputesWithPrometheusEngine(t *testing.T) {
@@ -145,6 +167,14 @@ func (f failing) Select(context.Context, int64, int64, bool, []*labels.Matcher) 
 	return nil, f.err
 }
 
+func (f failing) Exemplars(context.Context, int64, int64, int64, ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+	return nil, f.err
+}
+
+func (f failing) Metadata(context.Context, string, int, func(string, metadata.Metadata) error) error {
+	return f.err
+}
+
 func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -158,8 +188,12 @@ func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
 	} {
 		h := newHandler(t, func(config *api.Config) {
 			config.Queryable = promstore.New(promstore.Config{Querier: failing{c.err}})
+			config.Exemplars, config.Metadata = promstore.ExemplarQueryable{Source: failing{c.err}}, failing{c.err}
 		})
-		for _, path := range []string{"query?query=up", "series?match[]=up", "labels", "label/a/values", "status/tsdb"} {
+		for _, path := range []string{
+			"query?query=up", "series?match[]=up", "labels", "label/a/values", "status/tsdb", "query_exemplars?query=up", "metadata",
+			"metadata?metric=up", "targets/metadata",
+		} {
 			got := do(h, "GET", "/api/v1/"+path, "")
 			if got.Code != c.want || !strings.Contains(got.Body.String(), c.err.Error()) {
 				t.Errorf("%v, %s: got %d %s, want %d", c.err, path, got.Code, got.Body, c.want)
@@ -210,6 +244,7 @@ func TestNew_RefusesBadLimits(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	sound := api.Config{
 		Queryable: promstore.New(promstore.Config{}), Gatherer: registry, Logger: slog.New(slog.DiscardHandler),
+		Exemplars: promstore.ExemplarQueryable{}, Metadata: families.Reader{},
 	}
 	for flag, spoil := range map[string]func(*api.Config){
 		"--query.timeout":         func(c *api.Config) { c.Timeout = -1 },
@@ -217,6 +252,8 @@ func TestNew_RefusesBadLimits(t *testing.T) {
 		"--query.lookback-delta":  func(c *api.Config) { c.LookbackDelta = 1 },
 		"--query.max-concurrency": func(c *api.Config) { c.MaxConcurrency = 1 << 20 },
 		"Queryable":               func(c *api.Config) { c.Queryable = nil },
+		"Exemplars":               func(c *api.Config) { c.Exemplars = nil },
+		"Metadata":                func(c *api.Config) { c.Metadata = nil },
 	} {
 		c := sound
 		spoil(&c)

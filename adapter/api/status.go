@@ -67,11 +67,7 @@ func (h *Handler) serveCardinality(w http.ResponseWriter, r *http.Request) {
 	}
 	status, err := h.cardinality(r.Context(), limit)
 	if err != nil {
-		code, ok := errorCode(0, err)
-		if !ok {
-			code = http.StatusUnprocessableEntity
-		}
-		respond(w, code, v1.Response{Status: "error", ErrorType: "execution", Error: err.Error()})
+		respondError(w, err)
 		return
 	}
 	respond(w, http.StatusOK, v1.Response{Status: "success", Data: status})

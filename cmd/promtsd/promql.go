@@ -12,6 +12,7 @@ import (
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
@@ -34,7 +35,8 @@ func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
 		Default("5m").SetValue(&f.lookback)
 	cmd.Flag("query.max-samples", "Samples that a PromQL query may hold at a time.").Default("50000000").IntVar(&f.maxSamples)
 	cmd.Flag("query.max-concurrency", "PromQL queries that run at a time; others wait.").Default("20").IntVar(&f.concurrency)
-	cmd.Flag("query.max-memory", "Memory of the samples that the selectors of a PromQL query find, as chunks; 0 is any.").
+	cmd.Flag("query.max-memory", "Memory of the samples that the selectors of a PromQL query find, as chunks, and of the "+
+		"exemplars that a query for those finds; 0 is any.").
 		Default("512MiB").BytesVar(&f.maxMemory)
 	cmd.Flag("web.enable-otlp-receiver", "Take OTLP metrics at /api/v1/otlp/v1/metrics.").BoolVar(&f.otlp)
 	return f
@@ -46,6 +48,8 @@ func (f *promqlFlags) handler(
 ) (*api.Handler, error) {
 	c := api.Config{
 		Queryable: promstore.New(promstore.Config{Querier: querier, MaxBytes: int64(f.maxMemory)}),
+		Exemplars: promstore.ExemplarQueryable{Source: querier, MaxBytes: int64(f.maxMemory)},
+		Metadata:  families.Reader{Store: querier.Store, Tables: querier.Settings.Tables},
 		Timeout:   time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
 		MaxConcurrency: f.concurrency, Flags: flags, Registerer: registry, Gatherer: registry, Logger: logger,
 		Build: v1.PrometheusVersion{

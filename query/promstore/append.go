@@ -21,11 +21,12 @@ type Appender interface {
 }
 
 // Appendable is a storage.AppendableV2 on the write path. An appender gathers samples and writes them at Commit as one
-// request. Samples may come in any order, and RejectOutOfOrder is not heeded; start timestamps, exemplars and metadata
-// are passed over.
+// request, with their exemplars and the metadata of their metric families. Samples may come in any order, and
+// RejectOutOfOrder is not heeded; start timestamps are passed over.
 //
 // Samples that can never be stored do not keep the others from being stored: Commit then returns a *RefusedError. Any
-// other error of Commit means that everything may be sent again.
+// other error of Commit means that everything may be sent again. Exemplars that are refused are only counted, as
+// Prometheus does.
 type Appendable struct {
 	Appender Appender
 }
@@ -61,6 +62,7 @@ type appender struct {
 	to   Appender
 	req  mapping.WriteRequest
 	last labels.Labels // of the request's last series
+	said
 	done bool
 }
 
@@ -68,7 +70,7 @@ var errDone = errors.New("append samples: the appender was committed or rolled b
 
 func (a *appender) Append(
 	ref storage.SeriesRef, ls labels.Labels, _, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram,
-	_ storage.AppendV2Options,
+	opts storage.AppendV2Options,
 ) (storage.SeriesRef, error) {
 	if a.done {
 		return 0, errDone
@@ -80,6 +82,7 @@ func (a *appender) Append(
 		a.last = ls.Copy()
 		r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: len(r.Samples), To: len(r.Samples)})
 	}
+	a.appendBeside(ls, opts)
 	if h != nil || fh != nil {
 		m := mapping.Histogram{Int: h, Float: fh}.Message(t)
 		message, err := m.Marshal()

@@ -33,6 +33,8 @@ var (
 	_ storage.SampleAndChunkQueryable = (*promstore.Queryable)(nil)
 	_ storage.AppendableV2            = promstore.Appendable{}
 	_ storage.Storage                 = (*database)(nil)
+	_ storage.ExemplarQueryable       = promstore.ExemplarQueryable{}
+	_ promstore.ExemplarSource        = (*query.Querier)(nil)
 	_ promstore.Querier               = (*query.Querier)(nil)
 	_ promstore.Appender              = (*ingest.Appender)(nil)
 )

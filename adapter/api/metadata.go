@@ -1,0 +1,96 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/scrape"
+	v1 "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/promtsd/promtsd/query"
+)
+
+// MetadataSource knows metric families. It may be called by many goroutines at once.
+type MetadataSource interface {
+	// Metadata calls f with the metadata of the family with a name, if there is any; with an empty name with that of all
+	// families, ordered by name, of limit at most if that is above 0. It ends with the first error of f.
+	Metadata(ctx context.Context, name string, limit int, f func(name string, m metadata.Metadata) error) error
+}
+
+// maxMetadataBytes bounds the texts of an answer.
+const maxMetadataBytes = 64 << 20
+
+// serveMetadata answers metadata and targets/metadata. The module's handlers take metadata from the targets that are
+// scraped, by a road on which nothing can fail. So what is asked for is read first, and the handler finds it as that of a
+// target which is there for this request alone.
+func (h *Handler) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	limit, err := strconv.Atoi(r.FormValue("limit"))
+	if err != nil {
+		limit = 0 // none, or one that the module refuses
+	}
+	found := metadataStore{}
+	size := 0
+	err = h.config.Metadata.Metadata(r.Context(), r.FormValue("metric"), limit, func(name string, m metadata.Metadata) error {
+		if size += len(name) + len(m.Help) + len(m.Unit); size > maxMetadataBytes {
+			return fmt.Errorf("%w: the metadata found has more than %d bytes; ask for that of a metric, or set a limit",
+				query.ErrLimit, maxMetadataBytes)
+		}
+		found = append(found, scrape.MetricMetadata{MetricFamily: name, Type: m.Type, Help: m.Help, Unit: m.Unit})
+		return nil
+	})
+	if err != nil {
+		respondError(w, err)
+		return
+	}
+	h.router.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), metadataKey{}, found)))
+}
+
+// metadataKey is the key of the metadataStore in the context of a request for metadata.
+type metadataKey struct{}
+
+// targetsOf are the targets that a request finds.
+func targetsOf(ctx context.Context) v1.TargetRetriever {
+	if found, ok := ctx.Value(metadataKey{}).(metadataStore); ok {
+		return soleTarget{found: found}
+	}
+	return absent{}
+}
+
+// soleTarget has one active target, without labels, for its metadata.
+type soleTarget struct {
+	absent
+	found metadataStore
+}
+
+func (s soleTarget) TargetsActive() map[string][]*scrape.Target {
+	target := scrape.NewTarget(labels.EmptyLabels(), nil, nil, nil)
+	target.SetMetadataStore(s.found)
+	return map[string][]*scrape.Target{"": {target}}
+}
+
+// metadataStore is a scrape.MetricMetadataStore of the metadata of some families.
+type metadataStore []scrape.MetricMetadata
+
+func (s metadataStore) ListMetadata() []scrape.MetricMetadata { return s }
+
+func (s metadataStore) GetMetadata(name string) (scrape.MetricMetadata, bool) {
+	for _, m := range s {
+		if m.MetricFamily == name {
+			return m, true
+		}
+	}
+	return scrape.MetricMetadata{}, false
+}
+
+func (s metadataStore) LengthMetadata() int { return len(s) }
+
+func (s metadataStore) SizeMetadata() (size int) {
+	for _, m := range s {
+		size += len(m.MetricFamily) + len(m.Help) + len(m.Unit)
+	}
+	return size
+}

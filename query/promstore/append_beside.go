@@ -1,0 +1,48 @@
+package promstore
+
+import (
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// appendBeside adds what came with a sample of the request's last series: exemplars, and what is known of its metric family
+// where that is not what the sample before said.
+func (a *appender) appendBeside(ls labels.Labels, opts storage.AppendV2Options) {
+	r := &a.req
+	for _, e := range opts.Exemplars {
+		var raw []byte
+		e.Labels.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
+		r.Exemplars = append(r.Exemplars, mapping.RequestExemplar{Series: len(r.Series) - 1, T: e.Ts, V: e.Value, Labels: raw})
+	}
+	m := opts.Metadata
+	if m.IsEmpty() {
+		return
+	}
+	typ := string(m.Type)
+	if typ == "" {
+		typ = string(model.MetricTypeUnknown)
+	}
+	family := strings.Clone(opts.MetricFamilyName) // which lives for this call only
+	if family == "" {
+		family = string(mapping.MetricFamily([]byte(ls.Get(model.MetricNameLabel)), typ))
+	}
+	if family == a.family && m == a.meta {
+		return
+	}
+	a.family, a.meta = family, m
+	r.Metadata = append(r.Metadata, mapping.RequestMetadata{
+		Family: []byte(family), Type: typ, Help: []byte(m.Help), Unit: []byte(m.Unit),
+	})
+}
+
+// said is the metadata that went into the request last.
+type said struct {
+	family string
+	meta   metadata.Metadata
+}
