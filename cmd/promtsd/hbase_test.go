@@ -227,6 +227,13 @@ func TestHBase_PrometheusReadsBackWhatItWrote(t *testing.T) {
 	}
 }
 
+func TestHBase_PrometheusFindsExemplarsAndMetadata(t *testing.T) {
+	t.Parallel()
+	h := newHBaseTables(t, "e2e_beside")
+	h.init(t, "--salt.width=1", "--salt.buckets=4")
+	findsExemplarsAndMetadata(t, h.serve(t, "--write.lease=2s"), messageV1)
+}
+
 // mustPost writes series to promtsd, as the message that turn says.
 func mustPost(ctx context.Context, url string, turn int, series []sent) error {
 	message := []string{messageV1, messageV2}[turn%2]

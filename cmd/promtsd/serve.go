@@ -91,7 +91,7 @@ func addServe(app *kingpin.Application) (string, command) {
 		Default("10m").DurationVar(&f.limits.Future)
 	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
 		"who share the tables with OpenTSDB, whose queries fail on them.").Default("true").BoolVar(&f.infinities)
-	cmd.Flag("retention", "How long the embedded store keeps samples, by their own times, such as 400d; 0 is for ever. On HBase "+
+	cmd.Flag("retention", "How long the embedded store keeps samples and exemplars, by their own times, such as 400d; 0 is for ever. On HBase "+
 		"init sets it, as the TTL of the data table.").Default("0s").SetValue(&f.retention)
 	cmd.Flag("write.hold", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
 		"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
