@@ -19,7 +19,7 @@ type call struct {
 	want               [][2]string // path into the answer, value or kind
 }
 
-// Every call that Grafana's data source makes is answered with the status and in the shape that it needs.
+// Every call of testdata/grafana.txt is answered with the status and in the shape that it needs.
 func TestHandler_AnswersGrafana(t *testing.T) {
 	h := newHandler(t, nil)
 	for _, c := range readCalls(t, strings.NewReplacer(
