@@ -24,10 +24,11 @@ type Chunk struct {
 // ChunkEncoder turns the samples of one series after the other into chunks. The zero value is ready. It keeps its memory
 // and serves one caller at a time.
 type ChunkEncoder struct {
-	chunk      chunkenc.Chunk // the current one
-	xor        *chunkenc.XORChunk
-	appender   chunkenc.Appender
-	samples    int // in the chunk
+	encoding   chunkenc.Encoding // of the current chunk
+	xor        xorChunk          // it, if it is of numbers
+	chunk      chunkenc.Chunk    // it, if it is of histograms
+	appender   chunkenc.Appender // of the same
+	samples    int               // in the chunk
 	minT, maxT int64
 }
 
@@ -55,18 +56,17 @@ func (e *ChunkEncoder) Encode(p *mapping.Points, emit func(Chunk) error) error {
 }
 
 func (e *ChunkEncoder) encodeNumbers(ts []int64, vs []float64, emit func(Chunk) error) error {
-	if e.samples > 0 && e.chunk.Encoding() != chunkenc.EncXOR {
+	if e.samples > 0 && e.encoding != chunkenc.EncXOR {
 		if err := e.Flush(emit); err != nil {
 			return err
 		}
 	}
 	for i, t := range ts {
 		if e.samples == 0 {
-			if err := e.begin(t); err != nil {
-				return err
-			}
+			e.xor.reset()
+			e.encoding, e.minT = chunkenc.EncXOR, t
 		}
-		e.appender.Append(0, t, vs[i])
+		e.xor.append(t, vs[i])
 		e.maxT = t
 		if e.samples++; e.samples == MaxChunkSamples {
 			if err := e.Flush(emit); err != nil {
@@ -84,8 +84,10 @@ func (e *ChunkEncoder) encodeHistogram(t int64, h mapping.Histogram, emit func(C
 		encoding = chunkenc.EncFloatHistogram
 	}
 	var before chunkenc.Appender // of the chunk before, with which the new one's first histogram is compared
-	if e.samples > 0 && (e.chunk.Encoding() != encoding || e.samples >= MaxChunkSamples) {
-		before = e.appender
+	if e.samples > 0 && (e.encoding != encoding || e.samples >= MaxChunkSamples) {
+		if e.encoding != chunkenc.EncXOR {
+			before = e.appender
+		}
 		if err := e.Flush(emit); err != nil {
 			return err
 		}
@@ -97,7 +99,7 @@ func (e *ChunkEncoder) encodeHistogram(t int64, h mapping.Histogram, emit func(C
 		if err != nil {
 			return fmt.Errorf("begin a chunk of histograms at %d ms: %w", t, err)
 		}
-		e.minT = t
+		e.encoding, e.minT = encoding, t
 	}
 	var next chunkenc.Chunk
 	var recoded bool
@@ -140,24 +142,14 @@ func (e *ChunkEncoder) Flush(emit func(Chunk) error) error {
 		return nil
 	}
 	e.samples = 0
-	return emit(Chunk{MinT: e.minT, MaxT: e.maxT, Encoding: e.chunk.Encoding(), Data: e.chunk.Bytes()})
+	c := Chunk{MinT: e.minT, MaxT: e.maxT, Encoding: e.encoding}
+	if e.encoding == chunkenc.EncXOR {
+		c.Data = e.xor.bytes()
+	} else {
+		c.Data = e.chunk.Bytes()
+	}
+	return emit(c)
 }
 
 // Reset drops what has been left over.
 func (e *ChunkEncoder) Reset() { e.samples = 0 }
-
-// begin begins a chunk of numbers.
-func (e *ChunkEncoder) begin(t int64) (err error) {
-	if e.xor == nil {
-		e.xor = chunkenc.NewXORChunk()
-	} else {
-		header := e.xor.Bytes()[:2]
-		header[0], header[1] = 0, 0
-		e.xor.Reset(header)
-	}
-	if e.appender, err = e.xor.Appender(); err != nil {
-		return fmt.Errorf("begin a chunk at %d ms: %w", t, err)
-	}
-	e.chunk, e.minT = e.xor, t
-	return nil
-}

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -18,7 +19,8 @@ import (
 	"github.com/promtsd/promtsd/query"
 )
 
-// decodeChunk appends the samples of a chunk, values as bits, after checking its bounds.
+// decodeChunk appends the samples of a chunk, values as bits, after checking its bounds, and that Prometheus's own encoder
+// makes the same bytes.
 func decodeChunk(t rapid.TB, dst [][2]int64, c query.Chunk) [][2]int64 {
 	t.Helper()
 	chunk, err := chunkenc.FromData(chunkenc.EncXOR, slices.Clone(c.Data))
@@ -29,13 +31,22 @@ func decodeChunk(t rapid.TB, dst [][2]int64, c query.Chunk) [][2]int64 {
 		t.Fatalf("got a chunk of %d samples, want 1 to %d", n, query.MaxChunkSamples)
 	}
 	from := len(dst)
+	theirs := chunkenc.NewXORChunk()
+	appender, err := theirs.Appender()
+	if err != nil {
+		t.Fatal(err)
+	}
 	it := chunk.Iterator(nil)
 	for it.Next() != chunkenc.ValNone {
 		ts, v := it.At()
 		dst = append(dst, [2]int64{ts, int64(math.Float64bits(v))})
+		appender.Append(0, ts, v)
 	}
 	if err := it.Err(); err != nil {
 		t.Fatal(err)
+	}
+	if !bytes.Equal(c.Data, theirs.Bytes()) {
+		t.Fatalf("of %x\n got %x\nwant %x", dst[from:], c.Data, theirs.Bytes())
 	}
 	if first, last := dst[from][0], dst[len(dst)-1][0]; first != c.MinT || last != c.MaxT {
 		t.Fatalf("got bounds %d to %d for a chunk from %d to %d", c.MinT, c.MaxT, first, last)
@@ -48,7 +59,9 @@ func TestChunkEncoder_KeepsEveryBitAcrossRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bits := rapid.OneOf(rapid.SampledFrom([]uint64{0, 1 << 63, 0x7ff0000000000002, 0x7ff8000000000001,
 			math.Float64bits(math.Inf(-1)), math.Float64bits(1.5)}), rapid.Uint64())
-		step := rapid.OneOf(rapid.Just(int64(15000)), rapid.Int64Range(1, 1<<33))
+		// Where the change of the step needs one bit more, and anything.
+		edges := []int64{1, 2, 1 << 13, 1<<13 + 1, 1<<13 + 2, 1 << 16, 1<<16 + 1, 1<<16 + 2, 1 << 19, 1<<19 + 1, 1<<19 + 2}
+		step := rapid.OneOf(rapid.Just(int64(15000)), rapid.SampledFrom(edges), rapid.Int64Range(1, 1<<33))
 		for range rapid.IntRange(1, 3).Draw(t, "series") {
 			var want, got [][2]int64
 			emit := func(c query.Chunk) error {
