@@ -1,16 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	commonmodel "github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtsd/promtsd/mapping/catalog"
@@ -23,6 +29,7 @@ import (
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	store      *storeFlags
+	url        string
 	selector   string
 	start, end string
 	analyze    bool
@@ -30,8 +37,11 @@ type explainFlags struct {
 
 func addExplain(app *kingpin.Application) (string, command) {
 	cmd := app.Command("explain", "Say how a selector is answered: where its series are found, which rows are read and "+
-		"how, and what that is expected to cost. Samples that a running promtsd still holds in memory are not counted.")
+		"how, and what that is expected to cost. Without --url the store is opened, of which an embedded one allows only one "+
+		"process at a time; then nothing is known of what a running promtsd has in memory, samples and index.")
 	f := &explainFlags{store: addStoreFlags(cmd)}
+	cmd.Flag("url", "Address of a running promtsd that is to explain how it answers, such as http://localhost:9201; flags of "+
+		"the store count for nothing then.").StringVar(&f.url)
 	cmd.Flag("start", "Start of the time range: RFC 3339, seconds since 1970, or how long ago, such as 6h.").
 		Default("1h").StringVar(&f.start)
 	cmd.Flag("end", "End of it, in the same forms.").Default("0s").StringVar(&f.end)
@@ -56,6 +66,9 @@ func (f *explainFlags) explain(ctx context.Context, env environment) error {
 	matchers, err := parser.NewParser(parser.Options{}).ParseMetricSelector(f.selector)
 	if err != nil {
 		return fmt.Errorf("selector %s: %w", f.selector, err)
+	}
+	if f.url != "" {
+		return f.ask(ctx, env.out, mint, maxt)
 	}
 	registry := prometheus.NewRegistry()
 	var st store.Store
@@ -87,6 +100,70 @@ func (f *explainFlags) explain(ctx context.Context, env environment) error {
 		printExplanation(env.out, e, requestsOf(registry)-before)
 		return nil
 	})
+}
+
+// explainPath is where a running promtsd serves an explainHandler.
+const explainPath = "/internal/v1/explain"
+
+// ask has a running promtsd explain.
+func (f *explainFlags) ask(ctx context.Context, out io.Writer, mint, maxt int64) error {
+	target := strings.TrimSuffix(f.url, "/") + explainPath + "?" + url.Values{
+		"selector": {f.selector}, "start": {strconv.FormatInt(mint, 10)}, "end": {strconv.FormatInt(maxt, 10)},
+		"analyze": {strconv.FormatBool(f.analyze)},
+	}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return fmt.Errorf("--url=%s: %w", f.url, err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("--url=%s: %w", f.url, err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(text))
+	}
+	if err != nil {
+		return fmt.Errorf("--url=%s: %w", f.url, err)
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// explainHandler explains how this process answers a selector, in words, as explain prints them:
+//
+//	GET /internal/v1/explain?selector=SELECTOR&start=MS&end=MS&analyze=true
+type explainHandler struct{ querier *query.Querier }
+
+func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	asked := r.URL.Query()
+	mint, err := strconv.ParseInt(asked.Get("start"), 10, 64)
+	var maxt int64
+	if err == nil {
+		maxt, err = strconv.ParseInt(asked.Get("end"), 10, 64)
+	}
+	var matchers []*labels.Matcher
+	if err == nil && mint > maxt {
+		err = errors.New("start is after end")
+	}
+	if err == nil {
+		matchers, err = parser.NewParser(parser.Options{}).ParseMetricSelector(asked.Get("selector"))
+	}
+	if err != nil {
+		http.Error(w, fmt.Sprintf("%s takes selector, start and end in ms since 1970, analyze: %v", explainPath, err),
+			http.StatusBadRequest)
+		return
+	}
+	e, err := h.querier.Explain(r.Context(), mint, maxt, matchers, asked.Get("analyze") == "true")
+	switch {
+	case errors.Is(err, query.ErrLimit):
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		printExplanation(w, e, 0) // requests to HBase are not told apart from those of others here
+	}
 }
 
 // parseMoment reads a time in milliseconds since 1970.

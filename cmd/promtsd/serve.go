@@ -190,6 +190,7 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 		mux.Handle(path, handler)
 	}
 	mux.Handle("/", handler)
+	mux.Handle("GET "+explainPath, handler.WhenReady(explainHandler{querier}))
 	mux.Handle(peer.Path, peer.Handler{Holder: appender, Writer: func() string { return appender.Writer().String() }})
 	tasks, stopTasks := context.WithCancel(ctx)
 	var running sync.WaitGroup
