@@ -181,8 +181,8 @@ func rest(t testing.TB, it chunkenc.Iterator) string {
 	t.Helper()
 	var b strings.Builder
 	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+		var at int64
 		var v float64
-		at := it.AtT()
 		if kind == chunkenc.ValFloat {
 			at, v = it.At()
 		} else {
