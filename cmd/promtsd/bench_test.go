@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,6 +107,15 @@ func benchAppender(tb testing.TB, st store.Store, now time.Time) *ingest.Appende
 		Limits: ingest.Limits{Labels: 64, LabelName: 1024, LabelValue: 4096, Future: time.Hour},
 		Now:    func() time.Time { return now },
 	})
+}
+
+// cpuTime is what this process has used.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func reportSamples(b *testing.B, samples int) {
@@ -228,13 +238,17 @@ func BenchmarkWrite_Journal(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
+			began := cpuTime(b)
 			for _, body := range bodies[groups:] {
 				write(body)
 			}
+			answered := cpuTime(b)
 			if err := a.Close(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			reportSamples(b, b.N*requestSamples)
+			b.ReportMetric((answered-began).Seconds()/float64(b.N*requestSamples)*1e6, "CPU-s/M-answered")
+			b.ReportMetric((cpuTime(b)-began).Seconds()/float64(b.N*requestSamples)*1e6, "CPU-s/M-settled")
 		})
 	}
 }

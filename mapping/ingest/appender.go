@@ -131,6 +131,7 @@ type job struct {
 	scratch []byte
 	stored  []byte // a histogram, and the point list of it
 	point   []byte
+	tsuid   []byte
 	indexed []indexedDay
 	beside  beside
 }
@@ -166,7 +167,7 @@ func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, 
 	var e *entry
 	for i := range req.Series {
 		e = a.cache.after(e, req.Series[i].Labels)
-		if e == nil || e.series.nameless && req.NeedMetricName {
+		if e == nil || e.nameless && req.NeedMetricName {
 			j.missing = append(j.missing, i)
 			j.series = append(j.series, nil)
 			continue
@@ -184,9 +185,10 @@ func (a *Appender) putIndex(j *job, s *series, day index.Day, now int64) {
 	if s.indexed(day) {
 		return
 	}
+	j.tsuid = append(j.tsuid[:0], s.tsuid...)
 	if s.days == 0 {
-		a.index.PutSeries(&j.batch, s.tsuid, now)
+		a.index.PutSeries(&j.batch, j.tsuid, now)
 	}
-	j.scratch = a.index.PutDay(&j.batch, s.tsuid, day, now, j.scratch)
+	j.scratch = a.index.PutDay(&j.batch, j.tsuid, day, now, j.scratch)
 	j.indexed = append(j.indexed, indexedDay{s, day})
 }

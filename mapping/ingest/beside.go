@@ -61,7 +61,8 @@ func (a *Appender) putExemplar(j *job, e mapping.RequestExemplar, raw []byte, t 
 	s.mu.Lock()
 	a.putIndex(j, s, index.DayOf(e.T), t.now)
 	s.mu.Unlock()
-	j.beside.writer.Put(&j.batch, a.Settings.Tables.Own, a.rows, s.tsuid, e, t.now)
+	j.tsuid = append(j.tsuid[:0], s.tsuid...)
+	j.beside.writer.Put(&j.batch, a.Settings.Tables.Own, a.rows, j.tsuid, e, t.now)
 	return "", nil
 }
 

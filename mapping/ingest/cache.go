@@ -32,14 +32,21 @@ type entry struct {
 	raw    []byte
 	series *series
 	hash   uint64
-	next   *entry      // another series with the same hash
-	used   atomic.Bool // found since the hand last passed; not so when new, or series met once would drive out the others
-	gone   atomic.Bool // no longer held
+	next   *entry // another series with the same hash
 
 	// follower is the entry that was looked up after this one the last time: senders write their series in the same
 	// order again and again.
 	follower atomic.Pointer[entry]
+
+	state    atomic.Uint32
+	nameless bool // the series is, and need not be looked at to know
 }
+
+// The bits of an entry's state.
+const (
+	entryUsed = 1 << iota // found since the hand last passed; not so when new, or series met once would drive out the others
+	entryGone             // no longer held
+)
 
 func newCache(limit int) *cache {
 	c := &cache{seed: maphash.MakeSeed(), table: newTable()}
@@ -80,7 +87,7 @@ func (c *cache) after(before *entry, raw []byte) *entry {
 	if before == nil {
 		return c.find(maphash.Bytes(c.seed, raw), raw)
 	}
-	if e := before.follower.Load(); e != nil && bytes.Equal(e.raw, raw) && !e.gone.Load() {
+	if e := before.follower.Load(); e != nil && e.state.Load()&entryGone == 0 && bytes.Equal(e.raw, raw) {
 		e.touch()
 		return e
 	}
@@ -92,8 +99,8 @@ func (c *cache) after(before *entry, raw []byte) *entry {
 }
 
 func (e *entry) touch() {
-	if !e.used.Load() {
-		e.used.Store(true)
+	if e.state.Load()&entryUsed == 0 {
+		e.state.Or(entryUsed)
 	}
 }
 
@@ -112,11 +119,11 @@ func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 	if held == new {
 		new.startAfter(c.floor.Load())
 	}
-	e := &entry{raw: raw, series: held, hash: hash, next: s.entries[hash]}
+	e := &entry{raw: raw, series: held, hash: hash, next: s.entries[hash], nameless: held.nameless}
 	if len(s.ring) < s.limit {
 		s.ring = append(s.ring, e)
 	} else {
-		for s.ring[s.hand].used.Swap(false) {
+		for s.ring[s.hand].state.And(^uint32(entryUsed))&entryUsed != 0 {
 			s.hand = (s.hand + 1) % len(s.ring)
 		}
 		s.remove(s.ring[s.hand])
@@ -141,7 +148,7 @@ func (c *cache) gave(cellTime int64) {
 
 // remove takes an entry out of its chain.
 func (s *shard) remove(old *entry) {
-	old.gone.Store(true)
+	old.state.Or(entryGone)
 	old.follower.Store(nil) // what is no longer held shall not keep others
 	head := s.entries[old.hash]
 	if head == old {

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+func newSeries(tsuid string) *series { return &series{mu: new(sync.Mutex), tsuid: tsuid} }
+
 // hashTo makes hashes that fall into one shard.
 func hashTo(shard, n uint64) uint64 { return shard<<58 | n }
 
@@ -16,7 +18,7 @@ func TestCache_SeriesWithOneHashAreNotMixed(t *testing.T) {
 	const hash = 42
 	var all []*series
 	for i := range 10 {
-		s := &series{tsuid: []byte{byte(i)}}
+		s := newSeries(string([]byte{byte(i)}))
 		raw := fmt.Sprintf("series %d", i)
 		if c.get(hash, []byte(raw)) != nil {
 			t.Fatalf("%s is held before it was added", raw)
@@ -24,7 +26,7 @@ func TestCache_SeriesWithOneHashAreNotMixed(t *testing.T) {
 		if got := c.add(hash, []byte(raw), s); got != s {
 			t.Fatalf("%s: add returned another series", raw)
 		}
-		if got := c.add(hash, []byte(raw), &series{}); got != s {
+		if got := c.add(hash, []byte(raw), newSeries("")); got != s {
 			t.Fatalf("%s: a second add did not return the first one's series", raw)
 		}
 		all = append(all, s)
@@ -67,7 +69,7 @@ func TestCache_HoldsTheLatestUpToItsBound(t *testing.T) {
 			raw := fmt.Sprintf("%d %s", hash, rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "raw"))
 			s := c.get(hash, []byte(raw))
 			if s == nil {
-				s = &series{tsuid: []byte(raw)}
+				s = newSeries(raw)
 				names[s] = raw
 				if got := c.add(hash, []byte(raw), s); got != s {
 					t.Fatalf("add of %s, which is not held, returned the series of %s", raw, names[got])
@@ -94,10 +96,10 @@ func TestCache_HoldsTheLatestUpToItsBound(t *testing.T) {
 
 func TestCache_KeepsWhatIsUsed(t *testing.T) {
 	c := newCache(64 * 4)
-	used, raw := &series{tsuid: []byte("used")}, []byte("used")
+	used, raw := newSeries("used"), []byte("used")
 	c.add(hashTo(1, 0), raw, used)
 	for i := range uint64(100) {
-		c.add(hashTo(1, i+1), fmt.Append(nil, i), &series{tsuid: fmt.Append(nil, i)})
+		c.add(hashTo(1, i+1), fmt.Append(nil, i), newSeries(fmt.Sprint(i)))
 		if c.get(hashTo(1, 0), raw) != used {
 			t.Fatalf("the series that is used all the time was dropped after %d others", i+1)
 		}
@@ -109,13 +111,13 @@ func TestCache_KeepsWhatIsUsed(t *testing.T) {
 
 func TestCache_ADroppedSeriesComesBackWithLaterCellTimes(t *testing.T) {
 	c := newCache(1)
-	first := &series{tsuid: []byte("a")}
+	first := newSeries("a")
 	c.add(hashTo(1, 0), []byte("a"), first)
 	first.cellTime(5000, 100)
 	last := first.cellTime(5000, 100)
 	c.gave(last)
-	c.add(hashTo(1, 1), []byte("b"), &series{tsuid: []byte("b")})
-	again := &series{tsuid: []byte("a")}
+	c.add(hashTo(1, 1), []byte("b"), newSeries("b"))
+	again := newSeries("a")
 	if got := c.add(hashTo(1, 0), []byte("a"), again); got != again {
 		t.Fatal("the series was not dropped")
 	}
@@ -133,7 +135,7 @@ func TestCache_ServesManyAtOnce(t *testing.T) {
 				hash, raw := hashTo(i%2, i%7), fmt.Append(nil, i%11, i%7, i%2)
 				s := c.get(hash, raw)
 				if s == nil {
-					s = c.add(hash, raw, &series{tsuid: raw})
+					s = c.add(hash, raw, newSeries(string(raw)))
 				}
 				if string(s.tsuid) != string(raw) {
 					t.Errorf("got the series %s for %s", s.tsuid, raw)
@@ -152,7 +154,7 @@ func BenchmarkCacheGet(b *testing.B) {
 	raws := make([][]byte, 1000)
 	for i := range raws {
 		raws[i] = fmt.Appendf(nil, "label bytes of a usual length, about a hundred, of which only the last ones differ: %40d", i)
-		c.add(uint64(i)<<50, raws[i], &series{tsuid: raws[i]})
+		c.add(uint64(i)<<50, raws[i], newSeries(string(raws[i])))
 	}
 	b.ReportAllocs()
 	i := 0

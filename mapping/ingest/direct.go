@@ -49,7 +49,8 @@ func (a *Appender) directSeries(j *job, s *series, samples []mapping.Sample, t t
 		}
 		if b := mapping.BaseTime(sample.T); b != base {
 			if base == none {
-				j.row = append(j.row[:0], s.row...)
+				j.tsuid = append(j.tsuid[:0], s.tsuid...)
+				j.row = a.Settings.Schema.AppendRowKey(j.row[:0], j.tsuid, b)
 			}
 			base = b
 			a.Settings.Schema.SetBaseTime(j.row, base)

@@ -24,6 +24,7 @@ type flusher struct {
 	a      *Appender
 	rows   []flushRow
 	keys   []byte
+	tsuid  []byte
 	bytes  int
 	latest int64 // cell timestamp given
 	batch  store.Batch
@@ -97,9 +98,9 @@ func (f *flusher) take(members []*series, from int) (next int) {
 	for i := range f.rows {
 		r := &f.rows[i]
 		at := len(f.keys)
-		f.keys = append(f.keys, r.series.row...)
+		f.tsuid = append(f.tsuid[:0], r.series.tsuid...)
+		f.keys = f.a.Settings.Schema.AppendRowKey(f.keys, f.tsuid, r.base)
 		r.key = f.keys[at:len(f.keys):len(f.keys)]
-		f.a.Settings.Schema.SetBaseTime(r.key, r.base)
 	}
 	slices.SortFunc(f.rows, func(x, y flushRow) int { return bytes.Compare(x.key, y.key) })
 	return next

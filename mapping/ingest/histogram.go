@@ -86,8 +86,8 @@ func (a *Appender) directHistograms(
 		if !ok {
 			continue
 		}
-		j.row = append(j.row[:0], s.row...)
-		a.Settings.Schema.SetBaseTime(j.row, mapping.BaseTime(at))
+		j.tsuid = append(j.tsuid[:0], s.tsuid...)
+		j.row = a.Settings.Schema.AppendRowKey(j.row[:0], j.tsuid, mapping.BaseTime(at))
 		j.cell = mapping.AppendHistogramQualifier(j.cell[:0], offsetOf(at))
 		s.mu.Lock()
 		a.putIndex(j, s, index.DayOf(at), t.now)

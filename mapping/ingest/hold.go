@@ -148,21 +148,29 @@ func (a *Appender) admit(ctx context.Context) error {
 // place puts the samples into open rows, and the index rows that are missing into the batch.
 func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint64, result *mapping.WriteResult) {
 	grown, repeats := 0, 0
+	var held *sync.Mutex // of the series before, which this one may share
 	for i, s := range j.series {
 		if s == nil {
 			continue
 		}
 		rs := req.Series[i]
-		s = a.lock(s)
-		j.series[i] = s
+		if s.mu != held || s.dropped {
+			if held != nil {
+				held.Unlock()
+			}
+			s = a.lock(s)
+			j.series[i], held = s, s.mu
+		}
 		more, again, refused := a.placeSeries(j, s, req.Samples[rs.From:rs.To], t, number)
-		s.mu.Unlock()
 		grown, repeats = grown+more, repeats+again
 		if refused == (refusals{}) {
 			result.Written += rs.To - rs.From
 		} else {
 			refused.tell(result, rs, t)
 		}
+	}
+	if held != nil {
+		held.Unlock()
 	}
 	if len(req.Histograms) > 0 {
 		more, again := a.placeHistograms(j, req, t, number, result)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
@@ -34,6 +35,10 @@ func (a *Appender) resolve(
 ) error {
 	names := nameList{at: make(map[uid.Name]int)}
 	var drafts []draft
+	var raws slab
+	for _, position := range j.missing {
+		raws.left += len(req.Series[position].Labels)
+	}
 	for _, position := range j.missing {
 		rs := req.Series[position]
 		ls, reason, err := a.checkLabels(rs.Labels, req.NeedMetricName, t.limits)
@@ -41,14 +46,18 @@ func (a *Appender) resolve(
 			result.Refuse(reason, req.SamplesOf(position), fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
 			continue
 		}
-		drafts = append(drafts, newDraft(position, ls, &names))
+		drafts = append(drafts, newDraft(position, ls, &names, &raws))
 	}
 	uids, err := a.UIDs.Assign(ctx, names.list)
 	if err != nil {
 		return err
 	}
 	made := make(map[string]*series) // a series may stand in the request more than once
-	for _, d := range drafts {
+	var lock *sync.Mutex
+	for n, d := range drafts {
+		if n%neighbours == 0 {
+			lock = new(sync.Mutex)
+		}
 		rs := req.Series[d.position]
 		hash := maphash.Bytes(a.cache.seed, d.raw)
 		s := made[string(d.raw)]
@@ -56,7 +65,7 @@ func (a *Appender) resolve(
 			s = a.cache.get(hash, d.raw)
 		}
 		if s == nil {
-			if s, err = a.build(d, uids); errors.Is(err, mapping.ErrCorrupt) {
+			if s, err = a.build(d, uids, lock); errors.Is(err, mapping.ErrCorrupt) {
 				return err // the sender cannot help it, and must not drop its samples
 			}
 			if err != nil {
@@ -72,7 +81,7 @@ func (a *Appender) resolve(
 			a.metrics.newSeries.Inc()
 		}
 		if !bytes.Equal(rs.Labels, d.raw) {
-			s = a.cache.add(maphash.Bytes(a.cache.seed, rs.Labels), slices.Clone(rs.Labels), s)
+			s = a.cache.add(maphash.Bytes(a.cache.seed, rs.Labels), raws.keep(rs.Labels), s)
 		}
 		j.series[d.position] = s
 	}
@@ -94,6 +103,26 @@ func (n *nameList) add(kind mapping.Kind, text string) int {
 		n.at[name] = i
 	}
 	return i
+}
+
+// slab keeps the label bytes of a request's new series one behind the other, so that they are read at little cost when they
+// come together again. Its pieces are small, because each stays in memory as long as any series of it is known.
+type slab struct {
+	left    int // bytes that are expected to be kept
+	rest    []byte
+	scratch []byte
+}
+
+const slabBytes = 4 << 10
+
+func (s *slab) keep(b []byte) []byte {
+	if len(b) > len(s.rest) {
+		s.rest = make([]byte, max(len(b), min(slabBytes, s.left)))
+	}
+	s.left -= len(b)
+	kept := s.rest[:len(b):len(b)]
+	s.rest = s.rest[copy(kept, b):]
+	return kept
 }
 
 type label struct{ name, value string }
@@ -148,16 +177,18 @@ func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]labe
 }
 
 // newDraft lists the names of a series. Where it has no metric name, or no other label, a reserved name stands in.
-func newDraft(position int, ls []label, names *nameList) draft {
-	d := draft{position: position, metric: -1}
+func newDraft(position int, ls []label, names *nameList, raws *slab) draft {
+	d := draft{position: position, metric: -1, tags: make([][2]int, 0, len(ls))}
+	raws.scratch = raws.scratch[:0]
 	for _, l := range ls {
-		d.raw = mapping.AppendLabel(d.raw, l.name, l.value)
+		raws.scratch = mapping.AppendLabel(raws.scratch, l.name, l.value)
 		if l.name == model.MetricNameLabel {
 			d.metric = names.add(mapping.Metric, l.value)
 		} else {
 			d.tags = append(d.tags, [2]int{names.add(mapping.Tagk, l.name), names.add(mapping.Tagv, l.value)})
 		}
 	}
+	d.raw = raws.keep(raws.scratch)
 	if d.metric < 0 {
 		d.nameless = true
 		d.metric = names.add(mapping.Metric, mapping.NoMetric)
@@ -169,7 +200,7 @@ func newDraft(position int, ls []label, names *nameList) draft {
 }
 
 // build makes the series of a draft whose UIDs are assigned.
-func (a *Appender) build(d draft, uids []uid.Result) (*series, error) {
+func (a *Appender) build(d draft, uids []uid.Result, lock *sync.Mutex) (*series, error) {
 	schema := a.Settings.Schema
 	tags := make([]mapping.Tag, len(d.tags))
 	for i, t := range d.tags {
@@ -185,7 +216,7 @@ func (a *Appender) build(d draft, uids []uid.Result) (*series, error) {
 	}
 	schema.SortTags(tags)
 	tsuid := schema.AppendTSUID(nil, uids[d.metric].UID, tags)
-	return &series{tsuid: tsuid, row: schema.AppendRowKey(nil, tsuid, 0), nameless: d.nameless}, nil
+	return &series{mu: lock, tsuid: string(tsuid), nameless: d.nameless}, nil
 }
 
 // formatLabels writes label bytes for an error message, as far as they can be read and not at any length.

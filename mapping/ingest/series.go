@@ -7,22 +7,23 @@ import (
 	"github.com/promtsd/promtsd/mapping/index"
 )
 
-// series is what the write path knows of one series: enough to write a sample without looking anything up.
+// series is what the write path knows of one series: enough to write a sample without looking anything up. What every
+// sample touches stands first, in as few cache lines as can be.
 type series struct {
-	mu sync.Mutex
+	// mu is shared with neighbours: series that came first in the same request, one after the other. They come together
+	// again and again, and one lock is then taken for all.
+	mu *sync.Mutex
 	// Points that wait for their flush, on the journal road.
 	current openRow    // the latest hour
-	others  []*openRow // hours before it that have points, ascending
 	arrived int64      // the clock when the latest point came
 	bucket  uint16     // by which bucket it is flushed
 	member  bool       // the bucket lists it
 	dropped bool       // the table does not hold it
+	refs    int32      // label bytes in the cache; guarded by the table
+	others  []*openRow // hours before the current one that have points, ascending
 
-	refs int // label bytes in the cache; guarded by the table
-
-	tsuid    []byte
-	row      []byte // row key with a base time to be patched
-	nameless bool   // it has no metric name
+	tsuid    string
+	nameless bool // it has no metric name
 
 	// Cell timestamps. Of two cells for one instant the one with the larger timestamp counts, so a sample that does
 	// not follow the series' latest gets a cell timestamp above all that were given before: runTime is the latest
@@ -33,6 +34,9 @@ type series struct {
 	lastDay index.Day
 	days    uint64
 }
+
+// neighbours is how many series share a lock at most.
+const neighbours = 32
 
 // cellTime returns the cell timestamp for a sample at t; now is the clock. mu must be held.
 func (s *series) cellTime(t, now int64) int64 {

@@ -27,8 +27,8 @@ func newTable() *table {
 	return t
 }
 
-func (t *table) shardOf(tsuid []byte) *tableShard {
-	return &t.shards[maphash.Bytes(t.seed, tsuid)>>58]
+func (t *table) shardOf(tsuid string) *tableShard {
+	return &t.shards[maphash.String(t.seed, tsuid)>>58]
 }
 
 // retain notes that the cache holds the series under some more label bytes, and returns the one to use: s, or the one
@@ -44,10 +44,10 @@ func (t *table) retain(s *series) *series {
 
 // put returns the series with s's TSUID, which is s if there is none.
 func (shard *tableShard) put(s *series) *series {
-	if held, ok := shard.series[string(s.tsuid)]; ok {
+	if held, ok := shard.series[s.tsuid]; ok {
 		return held
 	}
-	shard.series[string(s.tsuid)] = s
+	shard.series[s.tsuid] = s
 	s.mu.Lock()
 	s.dropped = false
 	s.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *table) dropIdle(shard *tableShard, s *series) {
 		s.dropped = true
 		t.held.Add(-int64(cap(s.current.points)))
 		s.current.points = nil
-		delete(shard.series, string(s.tsuid))
+		delete(shard.series, s.tsuid)
 	}
 }
 
@@ -96,7 +96,7 @@ func (t *table) revive(s *series) *series {
 
 // get returns the series with a TSUID, nil if nothing is known of it here.
 func (t *table) get(tsuid []byte) *series {
-	shard := t.shardOf(tsuid)
+	shard := &t.shards[maphash.Bytes(t.seed, tsuid)>>58]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	return shard.series[string(tsuid)]
