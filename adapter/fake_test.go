@@ -48,9 +48,9 @@ func (a *fakeAppender) Append(ctx context.Context, req *mapping.WriteRequest) (m
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, s := range req.Series {
+	for i, s := range req.Series {
 		var b strings.Builder
-		if err := mapping.ParseLabels(s.Labels, func(name, value []byte) error {
+		if err := mapping.ParseLabels(req.LabelsOf(i), func(name, value []byte) error {
 			fmt.Fprintf(&b, "%s=%s ", name, value)
 			return nil
 		}); err != nil {

@@ -19,6 +19,10 @@ type WriteRequest struct {
 	Exemplars []RequestExemplar
 	Metadata  []RequestMetadata
 
+	// Remote write 2.0 tells labels by references: places in a list of symbols, each with its length before it as a varint.
+	Symbols [][]byte
+	Refs    []uint32
+
 	// NeedMetricName refuses series without a metric name, which the schema can hold but remote write must not bring.
 	NeedMetricName bool
 
@@ -31,11 +35,13 @@ type WriteRequest struct {
 // FormFlat is the form of a body that AppendFlat made.
 const FormFlat = 0
 
-// RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel) and the range
-// Samples[From:To] of its samples, in the order in which they were sent.
+// RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel), or the range Refs[RefsFrom:RefsTo]
+// of an even number of references to its names and values in turn (see LabelsOf), and the range Samples[From:To] of its
+// samples, in the order in which they were sent.
 type RequestSeries struct {
-	Labels   []byte
-	From, To int
+	Labels           []byte
+	RefsFrom, RefsTo int
+	From, To         int
 }
 
 // Sample is a timestamp in milliseconds since 1970 and a value, whose bits are kept as they are.
@@ -61,6 +67,7 @@ func (r *WriteRequest) SamplesOf(series int) int {
 func (r *WriteRequest) Reset() {
 	r.Series, r.Samples, r.Histograms, r.Scratch = r.Series[:0], r.Samples[:0], r.Histograms[:0], r.Scratch[:0]
 	r.Exemplars, r.Metadata, r.NeedMetricName = r.Exemplars[:0], r.Metadata[:0], false
+	r.Symbols, r.Refs = nil, r.Refs[:0]
 	r.Form, r.Body = FormFlat, nil
 }
 

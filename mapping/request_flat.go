@@ -32,7 +32,8 @@ func (r *WriteRequest) AppendFlat(dst []byte) []byte {
 		for own < len(histograms) && histograms[own].Series == i {
 			own++
 		}
-		dst = append(binary.AppendUvarint(dst, uint64(len(s.Labels))), s.Labels...)
+		labels := r.LabelsOf(i)
+		dst = append(binary.AppendUvarint(dst, uint64(len(labels))), labels...)
 		dst = binary.AppendUvarint(dst, uint64(s.To-s.From))
 		dst = binary.AppendUvarint(dst, uint64(own))
 		for _, sample := range r.Samples[s.From:s.To] {

@@ -39,30 +39,29 @@ func (d *Decoder) exemplarV2(b []byte, i, index int, req *mapping.WriteRequest, 
 	if err := exemplarShapeV2.check(b, i); err != nil {
 		return err
 	}
-	series := len(d.refs)
+	series := len(req.Refs)
 	for at := i; at < len(b); {
 		num, typ, next := tag(b, at)
 		if num == 1 {
-			d.refs, at = appendRefs(d.refs, b, next, typ)
+			req.Refs, at = appendRefs(req.Refs, b, next, typ)
 			continue
 		}
 		at = skip(b, next, typ)
 	}
-	refs := d.refs[series:]
-	d.refs = d.refs[:series]
-	start := len(req.Scratch)
-	labels, problem, err := d.appendLabels(refs, req)
-	if err != nil {
-		return err
-	}
-	if problem != "" {
-		req.Scratch = req.Scratch[:start]
+	refs := req.Refs[series:]
+	req.Refs = req.Refs[:series]
+	if problem := d.checkRefs(refs); problem != "" {
 		c.refuse(0, func() error {
 			return fmt.Errorf("%w: time series %d: of an exemplar: %s", mapping.ErrInvalid, index, problem)
 		})
 		return nil
 	}
-	return d.addExemplar(readExemplar(b, i, labels), req)
+	if d.MaxBytes > 0 && len(req.Scratch)+req.LabelBytes(refs) > d.MaxBytes {
+		return fmt.Errorf("%w: labels of exemplars need more than the %d bytes allowed", ErrTooLarge, d.MaxBytes)
+	}
+	start := len(req.Scratch)
+	req.Scratch = req.AppendLabels(req.Scratch, refs)
+	return d.addExemplar(readExemplar(b, i, req.Scratch[start:len(req.Scratch):len(req.Scratch)]), req)
 }
 
 // readExemplar reads the value and the time of an exemplar whose structure has been checked.
@@ -120,10 +119,10 @@ func (d *Decoder) metadataV1(b []byte, i int, req *mapping.WriteRequest) error {
 	return d.addMetadata(m, req)
 }
 
-// addMetadataV2 appends the metadata of the current series, whose references have been checked, unless the one before
+// addMetadataV2 appends the metadata of a series, whose references have been checked, unless the one before
 // said the same of its family: senders repeat it with each of a family's series.
-func (d *Decoder) addMetadataV2(meta metadataV2, req *mapping.WriteRequest) error {
-	name, known := d.metricName(), len(req.Metadata) > 0 && meta == d.meta
+func (d *Decoder) addMetadataV2(meta metadataV2, refs []uint32, req *mapping.WriteRequest) error {
+	name, known := d.metricName(refs), len(req.Metadata) > 0 && meta == d.meta
 	if known && name == d.metaName {
 		return nil
 	}
@@ -148,11 +147,11 @@ func (d *Decoder) addMetadata(m mapping.RequestMetadata, req *mapping.WriteReque
 	return nil
 }
 
-// metricName is the reference of the current series' metric name; 0, which is that of an empty text, if it has none.
-func (d *Decoder) metricName() uint32 {
-	for i := 0; i < len(d.refs); i += 2 {
-		if string(d.symbol(d.refs[i])) == "__name__" {
-			return d.refs[i+1]
+// metricName is the reference of a series' metric name; 0, which is that of an empty text, if it has none.
+func (d *Decoder) metricName(refs []uint32) uint32 {
+	for i := 0; i < len(refs); i += 2 {
+		if string(d.symbol(refs[i])) == "__name__" {
+			return refs[i+1]
 		}
 	}
 	return 0

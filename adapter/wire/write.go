@@ -15,8 +15,11 @@ type Decoder struct {
 	// its own size. More is ErrTooLarge. 0 means no bound.
 	MaxBytes int
 
-	symbols [][]byte // 2.0: each with its length before it
-	refs    []uint32 // 2.0: label references of the current series
+	// Of 2.0.
+	symbols    [][]byte // each with its length before it
+	longest    int      // bytes of a symbol
+	labelBytes int      // that the references of all series make, if they were counted
+	counted    bool
 
 	meta     metadataV2 // 2.0: the latest that went into the request
 	metaName uint32     // and the reference of the metric name that it came with
@@ -24,18 +27,19 @@ type Decoder struct {
 
 // Memory that an element of each list takes.
 const (
-	seriesBytes    = 40
+	seriesBytes    = 56
 	sampleBytes    = 16
 	histogramBytes = 32
 	exemplarBytes  = 48
 	metadataBytes  = 88
 	symbolBytes    = 24
+	refBytes       = 4
 )
 
 // Memory is how many bytes the lists of a request take.
 func Memory(req *mapping.WriteRequest) int {
-	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Histograms)*histogramBytes + len(req.Scratch) +
-		len(req.Exemplars)*exemplarBytes + len(req.Metadata)*metadataBytes
+	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Histograms)*histogramBytes +
+		len(req.Refs)*refBytes + len(req.Scratch) + len(req.Exemplars)*exemplarBytes + len(req.Metadata)*metadataBytes
 }
 
 // Counts is what of a body did not go into the WriteRequest.
@@ -153,12 +157,11 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
 	if !asSent {
 		labels = rebuildLabels(b, begin, req)
 	}
-	return d.addSeries(labels, firstSample, req)
+	return d.addSeries(mapping.RequestSeries{Labels: labels, From: firstSample, To: len(req.Samples)}, req)
 }
 
-// addSeries adds a series with all samples from the given one on.
-func (d *Decoder) addSeries(labels []byte, firstSample int, req *mapping.WriteRequest) error {
-	req.Series = append(req.Series, mapping.RequestSeries{Labels: labels, From: firstSample, To: len(req.Samples)})
+func (d *Decoder) addSeries(s mapping.RequestSeries, req *mapping.WriteRequest) error {
+	req.Series = append(req.Series, s)
 	if d.MaxBytes > 0 && (len(req.Series) > d.MaxBytes/seriesBytes || len(req.Scratch) > d.MaxBytes) {
 		return fmt.Errorf("%w: %d series need more than the %d bytes allowed", ErrTooLarge, len(req.Series), d.MaxBytes)
 	}

@@ -15,8 +15,8 @@ import (
 //	Sample      1 value     2 timestamp    3 start_timestamp (not kept)
 //	Metadata    1 type      3 help_ref     4 unit_ref
 //
-// It does as DecodeV1 does, except that label bytes are built in req.Scratch. A series is malformed, counted and left
-// out, while the others are kept, if it has an odd number of references, or one beyond the symbols, or both samples and
+// It does as DecodeV1 does, except that series have references instead of label bytes. A series is malformed, counted and
+// left out, while the others are kept, if it has an odd number of references, or one beyond the symbols, or both samples and
 // histograms, or none of these and no exemplar (Prometheus sends exemplars as series of their own, although the documents
 // have it otherwise). An exemplar with such references is malformed on its own. If the first symbol is not empty,
 // every series and exemplar is malformed. Metadata goes with its series.
@@ -46,7 +46,7 @@ func (d *Decoder) DecodeV2(body []byte, req *mapping.WriteRequest) (Counts, erro
 // readSymbols checks the outermost level of a body and collects its symbols, which may stand behind the series that
 // refer to them.
 func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
-	d.symbols = d.symbols[:0]
+	d.symbols, d.longest, d.labelBytes, d.counted = d.symbols[:0], 0, 0, false
 	for i := 0; i < len(body); {
 		num, typ, next := tag(body, i)
 		if next < 0 {
@@ -71,19 +71,20 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 				req.Scratch = append(req.Scratch, body[from:to]...)
 				symbol = req.Scratch[start:len(req.Scratch):len(req.Scratch)]
 			}
-			d.symbols = append(d.symbols, symbol)
+			d.symbols, d.longest = append(d.symbols, symbol), max(d.longest, len(symbol))
 			if d.MaxBytes > 0 && len(d.symbols) > d.MaxBytes/symbolBytes {
 				return fmt.Errorf("%w: %d symbols need more than the %d bytes allowed", ErrTooLarge, len(d.symbols), d.MaxBytes)
 			}
 		}
 		i = to
 	}
+	req.Symbols = d.symbols
 	return nil
 }
 
 func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c *Counts) error {
-	d.refs = d.refs[:0]
-	firstSample, firstHistogram, firstExemplar, exemplars := len(req.Samples), len(req.Histograms), len(req.Exemplars), 0
+	firstRef, firstSample, firstHistogram := len(req.Refs), len(req.Samples), len(req.Histograms)
+	firstExemplar, exemplars := len(req.Exemplars), 0
 	var meta metadataV2
 	for i < len(b) {
 		num, typ, next := tag(b, i)
@@ -98,7 +99,7 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 			continue
 		}
 		if num == 1 {
-			if d.refs, next = appendRefs(d.refs, b, next, typ); next < 0 {
+			if req.Refs, next = appendRefs(req.Refs, b, next, typ); next < 0 {
 				return malformed(i, "label references")
 			}
 			i = next
@@ -127,10 +128,8 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 	}
 
 	samples, histograms := len(req.Samples)-firstSample, len(req.Histograms)-firstHistogram
-	labels, problem, err := d.appendLabels(d.refs, req)
-	if err != nil {
-		return err
-	}
+	refs := req.Refs[firstRef:]
+	problem := d.checkRefs(refs)
 	switch {
 	case problem != "":
 	case meta.help > 0 && int64(meta.help) >= int64(len(d.symbols)),
@@ -142,56 +141,71 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		problem = "it must have at least one sample, histogram or exemplar"
 	}
 	if problem != "" {
-		req.Samples, req.Histograms = req.Samples[:firstSample], req.Histograms[:firstHistogram]
+		req.Refs, req.Samples, req.Histograms = req.Refs[:firstRef], req.Samples[:firstSample], req.Histograms[:firstHistogram]
 		req.Exemplars = req.Exemplars[:firstExemplar]
 		c.refuse(samples+histograms, func() error {
-			return fmt.Errorf("%w: time series %d (%s): %s", mapping.ErrInvalid, index, FormatSeries(labels), problem)
+			return fmt.Errorf("%w: time series %d (%s): %s", mapping.ErrInvalid, index, d.formatSeries(refs), problem)
 		})
 		return nil
 	}
 	if meta != (metadataV2{}) {
-		if err := d.addMetadataV2(meta, req); err != nil {
+		if err := d.addMetadataV2(meta, refs, req); err != nil {
 			return err
 		}
 	}
 	if samples+histograms == 0 && len(req.Exemplars) == firstExemplar {
+		req.Refs = req.Refs[:firstRef]
 		return nil
 	}
-	return d.addSeries(labels, firstSample, req)
+	s := mapping.RequestSeries{RefsFrom: firstRef, RefsTo: len(req.Refs), From: firstSample, To: len(req.Samples)}
+	if d.MaxBytes > 0 && !d.fits(refs, req) {
+		return fmt.Errorf("%w: labels of the request need more than the %d bytes allowed", ErrTooLarge, d.MaxBytes)
+	}
+	return d.addSeries(s, req)
 }
 
-// appendLabels builds the label bytes of some references in the scratch memory. What is wrong with them it says
-// as a problem, along with the labels before that.
-func (d *Decoder) appendLabels(refs []uint32, req *mapping.WriteRequest) (labels []byte, problem string, err error) {
-	dst, start := req.Scratch, len(req.Scratch)
-	if len(d.symbols) > 0 && d.symbols[0][0] != 0 {
-		problem = "the first symbol of the request is not empty"
-	} else if len(refs)%2 != 0 {
-		problem = fmt.Sprintf("it has %d label references, an odd number", len(refs))
+// fits says whether the label bytes of all series so far, and of one with some references, are within the bound. They
+// are counted only if they might not be, were all symbols as long as the longest.
+func (d *Decoder) fits(refs []uint32, req *mapping.WriteRequest) bool {
+	if most := len(req.Refs) * (d.longest + mapping.PairBytes); !d.counted && most <= d.MaxBytes {
+		return true
 	}
-	for i := 0; problem == "" && i < len(refs); i += 2 {
-		name, value := refs[i], refs[i+1]
-		if uint64(max(name, value)) >= uint64(len(d.symbols)) {
-			problem = fmt.Sprintf("its label references %d and %d lie beyond the %d symbols", name, value, len(d.symbols))
+	if !d.counted {
+		d.counted = true
+		for _, s := range req.Series {
+			d.labelBytes += req.LabelBytes(req.Refs[s.RefsFrom:s.RefsTo])
+		}
+	}
+	d.labelBytes += req.LabelBytes(refs)
+	return d.labelBytes <= d.MaxBytes
+}
+
+// checkRefs says what is wrong with the references of a series or exemplar, nothing if they are good.
+func (d *Decoder) checkRefs(refs []uint32) (problem string) {
+	if len(d.symbols) > 0 && d.symbols[0][0] != 0 {
+		return "the first symbol of the request is not empty"
+	}
+	if len(refs)%2 != 0 {
+		return fmt.Sprintf("it has %d label references, an odd number", len(refs))
+	}
+	for i, ref := range refs {
+		if uint64(ref) >= uint64(len(d.symbols)) {
+			return fmt.Sprintf("its label references %d and %d lie beyond the %d symbols", refs[i&^1], refs[i|1], len(d.symbols))
+		}
+	}
+	return ""
+}
+
+// formatSeries is FormatSeries of as many labels as the references of a malformed series tell.
+func (d *Decoder) formatSeries(refs []uint32) string {
+	var labels []byte
+	for ; len(refs) >= 2 && len(labels) < maxFormattedSeries; refs = refs[2:] {
+		if uint64(max(refs[0], refs[1])) >= uint64(len(d.symbols)) {
 			break
 		}
-		dst = appendLabel(dst, d.symbols[name], d.symbols[value])
-		if d.MaxBytes > 0 && len(dst) > d.MaxBytes {
-			return nil, "", fmt.Errorf("%w: labels of the request need more than the %d bytes allowed", ErrTooLarge, d.MaxBytes)
-		}
+		labels = mapping.AppendSymbols(labels, d.symbols[refs[0]], d.symbols[refs[1]])
 	}
-	req.Scratch = dst
-	return dst[start:len(dst):len(dst)], problem, nil
-}
-
-// appendLabel is mapping.AppendLabel for a name and a value that have their lengths before them already.
-func appendLabel(dst, name, value []byte) []byte {
-	dst = append(dst, 0x0a)
-	dst = binary.AppendUvarint(dst, uint64(2+len(name)+len(value)))
-	dst = append(dst, 0x0a)
-	dst = append(dst, name...)
-	dst = append(dst, 0x12)
-	return append(dst, value...)
+	return FormatSeries(labels)
 }
 
 // appendRefs reads references, one or packed. References have 32 bits, what is beyond is dropped.
@@ -204,9 +218,12 @@ func appendRefs(refs []uint32, b []byte, i int, typ byte) ([]uint32, int) {
 		i, to := field(b, i)
 		for i >= 0 && i < to {
 			var v uint64
-			if b[i] < 0x80 {
+			switch {
+			case b[i] < 0x80:
 				v, i = uint64(b[i]), i+1
-			} else {
+			case i+1 < len(b) && b[i+1] < 0x80:
+				v, i = uint64(b[i]&0x7f)|uint64(b[i+1])<<7, i+2
+			default:
 				v, i = uvarint(b, i)
 			}
 			refs = append(refs, uint32(v))

@@ -45,11 +45,11 @@ func decoded(t rapid.TB, req *mapping.WriteRequest) []series {
 	histograms := req.Histograms
 	for i, s := range req.Series {
 		var labels []string
-		if err := mapping.ParseLabels(s.Labels, func(name, value []byte) error {
+		if err := mapping.ParseLabels(req.LabelsOf(i), func(name, value []byte) error {
 			labels = append(labels, string(name), string(value))
 			return nil
 		}); err != nil {
-			t.Fatalf("label bytes %x: %v", s.Labels, err)
+			t.Fatalf("label bytes %x: %v", req.LabelsOf(i), err)
 		}
 		var own []prompb.Histogram
 		for ; len(histograms) > 0 && histograms[0].Series == i; histograms = histograms[1:] {
@@ -269,7 +269,7 @@ func TestDecodeV2_LabelBytesEqualThoseOf1_0(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, s := range r1.Series {
-		if got := r2.Series[i].Labels; !bytes.Equal(got, s.Labels) {
+		if got := r2.LabelsOf(i); !bytes.Equal(got, s.Labels) {
 			t.Errorf("series %d: got %q from 2.0, %q from 1.0", i, got, s.Labels)
 		}
 	}
@@ -347,6 +347,38 @@ func TestDecode_ListsAreBounded(t *testing.T) {
 				t.Errorf("got %d series, %d samples, error %v; want ErrTooLarge", len(req.Series), len(req.Samples), err)
 			}
 		})
+	}
+}
+
+// One long symbol among short ones does not make the labels of all series long.
+func TestDecodeV2_CountsLabelBytesWhereTheyMightBeTooMany(t *testing.T) {
+	msg := writev2.Request{Symbols: []string{"", strings.Repeat("x", 500), "a", "b"}}
+	for i := range 100 {
+		refs := []uint32{2, 3}
+		if i == 50 {
+			refs = []uint32{2, 1}
+		}
+		msg.Timeseries = append(msg.Timeseries, writev2.TimeSeries{LabelsRefs: refs, Samples: []writev2.Sample{{Timestamp: 1}}})
+	}
+	body, err := msg.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := wire.Decoder{MaxBytes: 8000}
+	var req mapping.WriteRequest
+	for range 2 {
+		if _, err := d.DecodeV2(body, &req); err != nil || len(req.Series) != 100 {
+			t.Fatalf("got %d series, %v, want 100", len(req.Series), err)
+		}
+	}
+	for i := range msg.Timeseries {
+		msg.Timeseries[i].LabelsRefs = []uint32{2, uint32(1 + i%4/3)}
+	}
+	if body, err = msg.Marshal(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.DecodeV2(body, &req); !errors.Is(err, wire.ErrTooLarge) {
+		t.Errorf("labels of 37 kB: got %v, want ErrTooLarge", err)
 	}
 }
 

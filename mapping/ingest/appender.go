@@ -59,6 +59,7 @@ type Appender struct {
 	rows    exemplars.Rows
 	meta    *families.Writer
 	cache   *cache
+	symbols *symbols
 	table   *table
 	jobs    sync.Pool // *job
 	metrics metrics
@@ -77,7 +78,8 @@ func New(c Config) *Appender {
 	if c.Hold.Term == 0 {
 		c.Hold.Term = defaultTerm
 	}
-	a := &Appender{Config: c, index: index.Writer{Tables: c.Settings.Tables}, cache: newCache(c.CacheSize)}
+	a := &Appender{Config: c, index: index.Writer{Tables: c.Settings.Tables}, cache: newCache(c.CacheSize),
+		symbols: newSymbols(c.CacheSize)}
 	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Settings.Tables)
 	a.table = a.cache.table
 	a.jobs.New = func() any { return new(job) }
@@ -90,7 +92,7 @@ func New(c Config) *Appender {
 // What can never be stored is refused one by one in the result, and costs the others nothing. An error means that some or none
 // of the request is stored, and that it may be sent again: a sample that is there already is written over with itself.
 //
-// req is not changed, and nothing of it is kept.
+// Of req nothing is changed but what LabelsOf changes, and nothing is kept.
 func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
 	j := a.jobs.Get().(*job)
 	defer func() {
@@ -134,6 +136,21 @@ type job struct {
 	tsuid   []byte
 	indexed []indexedDay
 	beside  beside
+
+	numbers []uint32 // of the request's symbols
+	epoch   uint32   // of the numbers
+	keyed   []byte
+}
+
+// key is what the cache knows a series of a request by: its label bytes, or its references by the numbers of their symbols.
+// It is valid until the next call.
+func (j *job) key(req *mapping.WriteRequest, series int) []byte {
+	s := &req.Series[series]
+	if s.RefsFrom == s.RefsTo {
+		return s.Labels
+	}
+	j.keyed = appendRefsKey(j.keyed[:0], j.epoch, j.numbers, req.Refs[s.RefsFrom:s.RefsTo])
+	return j.keyed
 }
 
 // indexedDay is an index row that the batch holds.
@@ -164,9 +181,10 @@ func (a *Appender) applied(j *job) {
 
 // find fills j.series, making the series that are not known yet.
 func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
+	j.numbers, j.epoch = a.symbols.number(j.numbers, req.Symbols)
 	var e *entry
 	for i := range req.Series {
-		e = a.cache.after(e, req.Series[i].Labels)
+		e = a.findNext(j, e, req, i)
 		if e == nil || e.nameless && req.NeedMetricName {
 			j.missing = append(j.missing, i)
 			j.series = append(j.series, nil)
@@ -178,6 +196,20 @@ func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, 
 		return nil
 	}
 	return a.resolve(ctx, j, req, t, result)
+}
+
+// findNext returns the entry of the series at a position, nil if there is none; before is the entry of the series before it.
+func (a *Appender) findNext(j *job, before *entry, req *mapping.WriteRequest, series int) *entry {
+	s := &req.Series[series]
+	if before != nil && s.RefsFrom < s.RefsTo {
+		// As after does, without making the key.
+		e := before.follower.Load()
+		if e != nil && e.held() && isRefsKey(e.raw, j.epoch, j.numbers, req.Refs[s.RefsFrom:s.RefsTo]) {
+			e.touch()
+			return e
+		}
+	}
+	return a.cache.after(before, j.key(req, series))
 }
 
 // putIndex adds the index rows of a series for a day, unless they are known to be there.

@@ -25,7 +25,7 @@ func (b *beside) reset() { b.changes, b.invalid = b.changes[:0], 0 }
 // putBeside adds the exemplars of a request, whose series are found, and its metadata to the batch.
 func (a *Appender) putBeside(j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) {
 	for _, e := range req.Exemplars {
-		if reason, err := a.putExemplar(j, e, req.Series[e.Series].Labels, t); err != nil {
+		if reason, err := a.putExemplar(j, req, e, t); err != nil {
 			result.Exemplars.Refuse(reason, err)
 			continue
 		}
@@ -42,20 +42,19 @@ func (a *Appender) putBeside(j *job, req *mapping.WriteRequest, t terms, result 
 	}
 }
 
-// putExemplar adds an exemplar and, as its series may have no sample on that day, what finds it. raw are the series' label
-// bytes.
-func (a *Appender) putExemplar(j *job, e mapping.RequestExemplar, raw []byte, t terms) (mapping.Reason, error) {
+// putExemplar adds an exemplar and, as its series may have no sample on that day, what finds it.
+func (a *Appender) putExemplar(j *job, req *mapping.WriteRequest, e mapping.RequestExemplar, t terms) (mapping.Reason, error) {
 	s := j.series[e.Series]
 	if s == nil {
-		return mapping.ReasonSeriesRefused, fmt.Errorf("series %s: %w: its exemplars are refused as it is", formatLabels(raw),
-			mapping.ErrInvalid)
+		return mapping.ReasonSeriesRefused, fmt.Errorf("series %s: %w: its exemplars are refused as it is",
+			formatLabels(req.LabelsOf(e.Series)), mapping.ErrInvalid)
 	}
 	if e.T < 0 || e.T > t.latest {
-		return mapping.ReasonTimestamp, fmt.Errorf("exemplar: %w", t.timeError(raw, e.T))
+		return mapping.ReasonTimestamp, fmt.Errorf("exemplar: %w", t.timeError(req.LabelsOf(e.Series), e.T))
 	}
 	var err error
 	if j.beside.labels, err = exemplars.AppendLabels(j.beside.labels[:0], e.Labels); err != nil {
-		return mapping.ReasonExemplarLabels, fmt.Errorf("series %s: %w", formatLabels(raw), err)
+		return mapping.ReasonExemplarLabels, fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(e.Series)), err)
 	}
 	e.Labels = j.beside.labels
 	s.mu.Lock()

@@ -87,7 +87,7 @@ func (c *cache) after(before *entry, raw []byte) *entry {
 	if before == nil {
 		return c.find(maphash.Bytes(c.seed, raw), raw)
 	}
-	if e := before.follower.Load(); e != nil && e.state.Load()&entryGone == 0 && bytes.Equal(e.raw, raw) {
+	if e := before.follower.Load(); e != nil && e.held() && bytes.Equal(e.raw, raw) {
 		e.touch()
 		return e
 	}
@@ -97,6 +97,8 @@ func (c *cache) after(before *entry, raw []byte) *entry {
 	}
 	return e
 }
+
+func (e *entry) held() bool { return e.state.Load()&entryGone == 0 }
 
 func (e *entry) touch() {
 	if e.state.Load()&entryUsed == 0 {

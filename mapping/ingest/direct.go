@@ -21,6 +21,9 @@ func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest
 		refused := a.directSeries(j, s, req.Samples[rs.From:rs.To], t)
 		given = max(given, s.runTime)
 		s.mu.Unlock()
+		if refused != (refusals{}) {
+			rs.Labels = req.LabelsOf(i)
+		}
 		refused.tell(result, rs, t)
 	}
 	given = max(given, a.directHistograms(j, req, t, result))

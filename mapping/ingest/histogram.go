@@ -20,11 +20,10 @@ func (j *job) takeHistogram(
 	if err == nil {
 		j.stored, err = parsed.AppendStored(j.stored[:0])
 	}
-	labels := req.Series[h.Series].Labels
 	if err != nil {
-		err = fmt.Errorf("series %s: %w", formatLabels(labels), err)
+		err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(h.Series)), err)
 	} else if at < 0 || at > t.latest {
-		reason, err = mapping.ReasonTimestamp, t.timeError(labels, at)
+		reason, err = mapping.ReasonTimestamp, t.timeError(req.LabelsOf(h.Series), at)
 	}
 	if err != nil {
 		result.Refuse(reason, 1, err)

@@ -91,10 +91,9 @@ func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequ
 	}
 	if req.Body == nil {
 		j.body = req.AppendFlat(j.body[:0])
-		req = &mapping.WriteRequest{
-			Series: req.Series, Samples: req.Samples, Histograms: req.Histograms, NeedMetricName: req.NeedMetricName,
-			Form: mapping.FormFlat, Body: j.body,
-		}
+		flat := *req
+		flat.Form, flat.Body = mapping.FormFlat, j.body
+		req = &flat
 	}
 	e := journal.Entry{
 		Form: req.Form, Body: req.Body, Arrived: t.now, Latest: t.latest, NeedMetricName: req.NeedMetricName,
@@ -166,6 +165,7 @@ func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint
 		if refused == (refusals{}) {
 			result.Written += rs.To - rs.From
 		} else {
+			rs.Labels = req.LabelsOf(i)
 			refused.tell(result, rs, t)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,6 +129,9 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 					}
 					all = append(all, s)
 				}
+				if rapid.Bool().Draw(rt, "by references") {
+					byReferences(rt, &req)
+				}
 				got, err := db.Append(t.Context(), &req)
 				if err != nil || got.Written != len(req.Samples) || got.Histograms != len(req.Histograms) {
 					rt.Fatalf("append: %+v, %v", got, err)
@@ -190,6 +194,35 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// byReferences makes a request one of remote write 2.0, with its symbols in any order.
+func byReferences(t *rapid.T, req *mapping.WriteRequest) {
+	var texts []string
+	for i := range req.Series {
+		err := mapping.ParseLabels(req.Series[i].Labels, func(name, value []byte) error {
+			texts = append(texts, string(name), string(value))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(texts)
+	texts = rapid.Permutation(slices.Compact(texts)).Draw(t, "symbols")
+	req.Symbols = [][]byte{{0}}
+	for _, text := range texts {
+		req.Symbols = append(req.Symbols, append([]byte{byte(len(text))}, text...))
+	}
+	for i := range req.Series {
+		s := &req.Series[i]
+		s.RefsFrom = len(req.Refs)
+		_ = mapping.ParseLabels(s.Labels, func(name, value []byte) error {
+			req.Refs = append(req.Refs, uint32(slices.Index(texts, string(name))+1), uint32(slices.Index(texts, string(value))+1))
+			return nil
+		})
+		s.Labels, s.RefsTo = nil, len(req.Refs)
+	}
 }
 
 // tsuidOf looks the TSUID of {__name__="m", s=name} up.

@@ -22,7 +22,7 @@ import (
 // draft is a series on its way into the cache: where its names stand in the list of names to be assigned.
 type draft struct {
 	position int    // in the request
-	raw      []byte // label bytes with sorted labels and no empty values
+	sorted   []byte // label bytes with sorted labels and no empty values
 	metric   int
 	nameless bool
 	tags     [][2]int // tagk and tagv
@@ -35,34 +35,34 @@ func (a *Appender) resolve(
 ) error {
 	names := nameList{at: make(map[uid.Name]int)}
 	var drafts []draft
-	var raws slab
+	var keys slab
 	for _, position := range j.missing {
-		raws.left += len(req.Series[position].Labels)
+		keys.left += len(j.key(req, position))
 	}
 	for _, position := range j.missing {
-		rs := req.Series[position]
-		ls, reason, err := a.checkLabels(rs.Labels, req.NeedMetricName, t.limits)
+		labels := req.LabelsOf(position)
+		ls, reason, err := a.checkLabels(labels, req.NeedMetricName, t.limits)
 		if err != nil {
-			result.Refuse(reason, req.SamplesOf(position), fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
+			result.Refuse(reason, req.SamplesOf(position), fmt.Errorf("series %s: %w", formatLabels(labels), err))
 			continue
 		}
-		drafts = append(drafts, newDraft(position, ls, &names, &raws))
+		drafts = append(drafts, newDraft(position, ls, len(labels), &names))
 	}
 	uids, err := a.UIDs.Assign(ctx, names.list)
 	if err != nil {
 		return err
 	}
-	made := make(map[string]*series) // a series may stand in the request more than once
+	made := make(map[string]*series) // by sorted labels: a series may stand in the request more than once
 	var lock *sync.Mutex
 	for n, d := range drafts {
 		if n%neighbours == 0 {
 			lock = new(sync.Mutex)
 		}
 		rs := req.Series[d.position]
-		hash := maphash.Bytes(a.cache.seed, d.raw)
-		s := made[string(d.raw)]
+		hash := maphash.Bytes(a.cache.seed, d.sorted)
+		s := made[string(d.sorted)]
 		if s == nil {
-			s = a.cache.get(hash, d.raw)
+			s = a.cache.get(hash, d.sorted)
 		}
 		if s == nil {
 			if s, err = a.build(d, uids, lock); errors.Is(err, mapping.ErrCorrupt) {
@@ -73,17 +73,19 @@ func (a *Appender) resolve(
 				if errors.Is(err, uid.ErrExhausted) {
 					reason = mapping.ReasonUIDsExhausted
 				}
-				result.Refuse(reason, req.SamplesOf(d.position), fmt.Errorf("series %s: %w", formatLabels(rs.Labels), err))
+				err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err)
+				result.Refuse(reason, req.SamplesOf(d.position), err)
 				continue
 			}
-			s = a.cache.add(hash, d.raw, s)
-			made[string(d.raw)] = s
+			if rs.RefsFrom == rs.RefsTo {
+				s = a.cache.add(hash, keys.keep(d.sorted), s)
+			}
 			a.metrics.newSeries.Inc()
 		}
-		if !bytes.Equal(rs.Labels, d.raw) {
-			s = a.cache.add(maphash.Bytes(a.cache.seed, rs.Labels), raws.keep(rs.Labels), s)
+		if key := j.key(req, d.position); !bytes.Equal(key, d.sorted) {
+			s = a.cache.add(maphash.Bytes(a.cache.seed, key), keys.keep(key), s)
 		}
-		j.series[d.position] = s
+		made[string(d.sorted)], j.series[d.position] = s, s
 	}
 	return nil
 }
@@ -105,12 +107,11 @@ func (n *nameList) add(kind mapping.Kind, text string) int {
 	return i
 }
 
-// slab keeps the label bytes of a request's new series one behind the other, so that they are read at little cost when they
-// come together again. Its pieces are small, because each stays in memory as long as any series of it is known.
+// slab holds the keys of a request's new series one behind the other, so that they are read at little cost when they come
+// together again. Its pieces are small, because each stays in memory as long as any series of it is known.
 type slab struct {
-	left    int // bytes that are expected to be kept
-	rest    []byte
-	scratch []byte
+	left int // bytes that are expected to be kept
+	rest []byte
 }
 
 const slabBytes = 4 << 10
@@ -176,19 +177,17 @@ func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]labe
 	return ls, "", nil
 }
 
-// newDraft lists the names of a series. Where it has no metric name, or no other label, a reserved name stands in.
-func newDraft(position int, ls []label, names *nameList, raws *slab) draft {
-	d := draft{position: position, metric: -1, tags: make([][2]int, 0, len(ls))}
-	raws.scratch = raws.scratch[:0]
+// newDraft lists the names of a series, whose label bytes have about that size. Where it has no metric name, or no other label, a reserved name stands in.
+func newDraft(position int, ls []label, size int, names *nameList) draft {
+	d := draft{position: position, metric: -1, sorted: make([]byte, 0, size), tags: make([][2]int, 0, len(ls))}
 	for _, l := range ls {
-		raws.scratch = mapping.AppendLabel(raws.scratch, l.name, l.value)
+		d.sorted = mapping.AppendLabel(d.sorted, l.name, l.value)
 		if l.name == model.MetricNameLabel {
 			d.metric = names.add(mapping.Metric, l.value)
 		} else {
 			d.tags = append(d.tags, [2]int{names.add(mapping.Tagk, l.name), names.add(mapping.Tagv, l.value)})
 		}
 	}
-	d.raw = raws.keep(raws.scratch)
 	if d.metric < 0 {
 		d.nameless = true
 		d.metric = names.add(mapping.Metric, mapping.NoMetric)
