@@ -234,10 +234,11 @@ const maxLengthBytes = 5
 // shortLabels passes over label fields as nearly all are: a name and a value, all lengths in one byte. It only saves
 // time: what stands behind may be labels as well.
 func shortLabels(b []byte, i int) int {
-	for len(b)-i >= 6 && b[i] == 0x0a && b[i+1] < 0x80 && b[i+2] == 0x0a && b[i+3] < 0x80 {
-		to := i + 2 + int(b[i+1])
-		value := i + 4 + int(b[i+3])
-		if to > len(b) || value+2 > to || b[value] != 0x12 || int(b[value+1]) != to-value-2 {
+	for len(b)-i >= 6 {
+		head := binary.LittleEndian.Uint32(b[i:]) // tag, length, tag, length
+		to, value := i+2+int(head>>8&0x7f), i+4+int(head>>24&0x7f)
+		if head&0x80ff_80ff != 0x000a_000a || to > len(b) || value+2 > to ||
+			int(binary.LittleEndian.Uint16(b[value:])) != (to-value-2)<<8|0x12 {
 			break
 		}
 		i = to

@@ -140,6 +140,7 @@ type job struct {
 	numbers []uint32 // of the request's symbols
 	epoch   uint32   // of the numbers
 	keyed   []byte
+	warmed  byte
 }
 
 // key is what the cache knows a series of a request by: its label bytes, or its references by the numbers of their symbols.

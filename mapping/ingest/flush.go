@@ -87,7 +87,7 @@ func (f *flusher) take(members []*series, from int) (next int) {
 		s.mu.Lock()
 		// Cells are ordered by their timestamps, which follow the times at which their samples came.
 		t := max(s.arrived, s.runTime+1)
-		for _, r := range s.others {
+		for _, r := range s.others() {
 			f.takeRow(s, r, t, now)
 		}
 		if s.current.open {
@@ -298,19 +298,19 @@ func (f *flusher) relist(b *bucket, members []*series) {
 	scarce := a.table.held.Load() > a.Hold.MaxMemory/4
 	for _, s := range members {
 		s.mu.Lock()
-		s.others = slices.DeleteFunc(s.others, func(r *openRow) bool {
+		s.setOthers(slices.DeleteFunc(s.others(), func(r *openRow) bool {
 			if r.pending() {
 				return false
 			}
 			freed += cap(r.points)
 			return true
-		})
+		}))
 		c := &s.current
 		if scarce && len(c.points) == 0 {
 			freed += cap(c.points)
 			c.points = nil
 		}
-		s.member = c.pending() || len(s.others) > 0
+		s.member = c.pending() || len(s.others()) > 0
 		if s.member {
 			kept = append(kept, s)
 		}

@@ -159,6 +159,7 @@ func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint
 			}
 			s = a.lock(s)
 			j.series[i], held = s, s.mu
+			j.warmed += warm(j.series[i+1:], held)
 		}
 		more, again, refused := a.placeSeries(j, s, req.Samples[rs.From:rs.To], t, number)
 		grown, repeats = grown+more, repeats+again
@@ -253,7 +254,7 @@ func (a *Appender) Held(
 			continue
 		}
 		s.mu.Lock()
-		for _, r := range s.others {
+		for _, r := range s.others() {
 			if len(r.points) > 0 && r.base >= from && r.base <= to {
 				f(i, r.base, r.points)
 			}

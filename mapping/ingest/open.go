@@ -92,20 +92,20 @@ func (s *series) openRow(base, startBase uint32) *openRow {
 		fresh := openRow{base: base, open: true}
 		if c.open && c.pending() {
 			old := *c
-			s.others = append(s.others, &old)
+			s.setOthers(append(s.others(), &old))
 		} else {
 			fresh.points = c.points
 		}
 		*c = fresh
 	default:
-		i, found := slices.BinarySearchFunc(s.others, base, func(r *openRow, base uint32) int {
+		i, found := slices.BinarySearchFunc(s.others(), base, func(r *openRow, base uint32) int {
 			return int(int64(r.base) - int64(base))
 		})
 		if found {
-			return s.others[i]
+			return s.others()[i]
 		}
 		c = &openRow{base: base, open: true}
-		s.others = slices.Insert(s.others, i, c)
+		s.setOthers(slices.Insert(s.others(), i, c))
 	}
 	if base == startBase {
 		c.cells = 1
@@ -118,7 +118,7 @@ func (s *series) find(base uint32) *openRow {
 	if s.current.open && s.current.base == base {
 		return &s.current
 	}
-	for _, r := range s.others {
+	for _, r := range s.others() {
 		if r.base == base {
 			return r
 		}
@@ -127,4 +127,4 @@ func (s *series) find(base uint32) *openRow {
 }
 
 // idle says that the series has nothing to flush. mu must be held.
-func (s *series) idle() bool { return len(s.others) == 0 && len(s.current.points) == 0 && !s.member }
+func (s *series) idle() bool { return len(s.others()) == 0 && len(s.current.points) == 0 && !s.member }

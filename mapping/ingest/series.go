@@ -14,16 +14,15 @@ type series struct {
 	// again and again, and one lock is then taken for all.
 	mu *sync.Mutex
 	// Points that wait for their flush, on the journal road.
-	current openRow    // the latest hour
-	arrived int64      // the clock when the latest point came
-	bucket  uint16     // by which bucket it is flushed
-	member  bool       // the bucket lists it
-	dropped bool       // the table does not hold it
-	refs    int32      // label bytes in the cache; guarded by the table
-	others  []*openRow // hours before the current one that have points, ascending
+	current openRow     // the latest hour
+	bucket  uint16      // by which bucket it is flushed
+	member  bool        // the bucket lists it
+	dropped bool        // the table does not hold it
+	refs    int32       // label bytes in the cache; guarded by the table
+	arrived int64       // the clock when the latest point came
+	earlier *[]*openRow // hours before the current one that have points, ascending; nil: none
 
-	tsuid    string
-	nameless bool // it has no metric name
+	tsuid string
 
 	// Cell timestamps. Of two cells for one instant the one with the larger timestamp counts, so a sample that does
 	// not follow the series' latest gets a cell timestamp above all that were given before: runTime is the latest
@@ -31,8 +30,40 @@ type series struct {
 	runTime int64
 	runMax  int64
 	// Days whose index row is durable: bit i stands for day lastDay-i. The meta row is durable if any bit is set.
-	lastDay index.Day
-	days    uint64
+	lastDay  index.Day
+	nameless bool // it has no metric name
+	days     uint64
+}
+
+// others lists the rows of earlier hours.
+func (s *series) others() []*openRow {
+	if s.earlier == nil {
+		return nil
+	}
+	return *s.earlier
+}
+
+func (s *series) setOthers(rows []*openRow) {
+	if s.earlier = nil; len(rows) > 0 {
+		s.earlier = &rows
+	}
+}
+
+// warm reads what the placing of points will touch of the series that follow, as far as they share a lock, which must be
+// held: so the waits for memory overlap, instead of standing in a row. The sum is there for the compiler, which would else
+// find the reading useless.
+func warm(following []*series, lock *sync.Mutex) (sum byte) {
+	n := 0
+	for n < min(len(following), neighbours) && following[n] != nil && following[n].mu == lock {
+		n++
+	}
+	for _, s := range following[:n] {
+		sum += byte(s.arrived)
+		if points := s.current.points; len(points) > 0 {
+			sum += points[len(points)-1]
+		}
+	}
+	return sum
 }
 
 // neighbours is how many series share a lock at most.

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -71,4 +72,12 @@ func TestSetIndexed_RemembersTheLatestDaysAndNoOthers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The first of the two has what every sample touches; memory comes in such pieces only if the size is a multiple of one.
+func TestSeries_TakesTwoCacheLines(t *testing.T) {
+	var s series
+	if size, first := unsafe.Sizeof(s), unsafe.Offsetof(s.arrived); size != 128 || first != 64 {
+		t.Errorf("it takes %d bytes, and the first part of it %d, want 128 and 64", size, first)
+	}
 }

@@ -71,17 +71,16 @@ func (s *symbols) known(dst []uint32, list [][]byte) []uint32 {
 // refsKeyHead is how many bytes a key has before its numbers.
 const refsKeyHead = 5
 
-// isRefsKey says whether a key is the one that appendRefsKey makes.
+// isRefsKey says whether a key is the one that appendRefsKey makes, of an even number of references.
 func isRefsKey(key []byte, epoch uint32, numbers, refs []uint32) bool {
 	if len(key) != refsKeyHead+4*len(refs) || key[0] != 0 || binary.LittleEndian.Uint32(key[1:]) != epoch {
 		return false
 	}
 	key = key[refsKeyHead:]
-	for _, ref := range refs {
-		if binary.LittleEndian.Uint32(key) != numbers[ref] {
+	for ; len(refs) >= 2; refs, key = refs[2:], key[8:] {
+		if binary.LittleEndian.Uint64(key) != uint64(numbers[refs[0]])|uint64(numbers[refs[1]])<<32 {
 			return false
 		}
-		key = key[4:]
 	}
 	return true
 }
