@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -261,33 +264,116 @@ func TestFault_CorruptTableIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, pebble.Config{Dir: "db", FS: fs}) // which has read the catalog when the tables go bad
-	names, err := fs.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".sst") {
-			file, err := fs.OpenReadWrite(fs.PathJoin("db", name), vfs.WriteCategoryUnspecified)
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, err := file.Stat()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := file.WriteAt(bytes.Repeat([]byte{0xa5}, 64), info.Size()/2); err != nil {
-				t.Fatal(err)
-			}
-			if err := file.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	damage(t, fs, "db", ".sst")
 	if _, err := storetest.Collect(s.Scan(t.Context(), store.Scan{Table: "data"})); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Scan over corrupt tables = %v, want ErrCorrupt", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFault_DamagedLogIsAnError is about the write-ahead log of either tree, damaged before its last records, which a
+// crash cannot do: what was acknowledged behind the damage must not be lost without a word.
+func TestFault_DamagedLogIsAnError(t *testing.T) {
+	for _, dir := range []string{"db", "db/log"} {
+		for _, life := range []string{"first", "second"} {
+			fs := vfs.NewCrashableMem()
+			cfg := pebble.Config{Dir: "db", FS: fs}
+			s := open(t, cfg)
+			createData(t, s)
+			createLog(t, s)
+			if life == "second" {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = open(t, cfg)
+			}
+			j := newJournal(t, s, 1)
+			for n := range 60 {
+				if err := errors.Join(j.put(4000), writeNumber(t.Context(), s, 0, n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			crashed := fs.CrashClone(vfs.CrashCloneCfg{})
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			cfg.FS = crashed
+			damage(t, crashed, dir, ".log")
+			s, err := pebble.Open(cfg)
+			if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), ".log") {
+				t.Errorf("%s life, log in %s damaged: Open = %v, want ErrCorrupt and the name of the log", life, dir, err)
+			}
+			if err == nil {
+				_ = s.Close()
+				continue
+			}
+			cutLog(t, crashed, err.Error())
+			s = open(t, cfg)
+			if dir == "db" {
+				j.check(s, j.first, j.next, 4000)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// cutLog does what README advises: it cuts a log off where the message says that it is damaged.
+func cutLog(t *testing.T, fs vfs.FS, message string) {
+	t.Helper()
+	place := regexp.MustCompile(`\((\S+\.log): (\d+)\)`).FindStringSubmatch(message)
+	if place == nil {
+		t.Fatalf("%q does not say where the log is damaged", message)
+	}
+	size, err := strconv.Atoi(place[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := fs.Open(place[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if file, err = fs.Create(place[1], vfs.WriteCategoryUnspecified); err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.Write(content[:size])
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// damage overwrites some bytes in the middle of each file of a directory whose name has the suffix.
+func damage(t *testing.T, fs vfs.FS, dir, suffix string) {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, suffix) {
+			continue
+		}
+		file, err := fs.OpenReadWrite(fs.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := file.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteAt(bytes.Repeat([]byte{0xa5}, 64), info.Size()/2); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"sync"
 
+	crdb "github.com/cockroachdb/errors"
 	lsm "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/promtsd/promtsd/store"
 )
@@ -40,7 +42,7 @@ func openTree(name, dir string, opts *lsm.Options, noSync bool, h *health) (t *t
 				err = fmt.Errorf("%w: the tree gave up: %v", store.ErrUnavailable, p)
 			}
 		}()
-		t.db, err = lsm.Open(dir, opts)
+		t.db, err = openDB(dir, opts)
 	}()
 	<-ended
 	switch {
@@ -50,6 +52,39 @@ func openTree(name, dir string, opts *lsm.Options, noSync bool, h *health) (t *t
 		return nil, h.failure()
 	}
 	return t, nil
+}
+
+// openDB opens the LSM tree in a directory, or makes it. A new tree begins its write-ahead log before it takes over the
+// format version of opts, and a log in an older version lacks what tells damage from the end that a crash leaves. So the
+// tree finds the version recorded, as it does when it is opened again.
+func openDB(dir string, opts *lsm.Options) (*lsm.DB, error) {
+	if err := opts.FS.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	have, err := lsm.Peek(dir, opts.FS)
+	if err == nil && !have.Exists && have.OptionsFilename == "" && have.FormatMajorVersion == lsm.FormatDefault {
+		err = recordVersion(dir, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	db, err := lsm.Open(dir, opts)
+	if err != nil {
+		if where := crdb.FlattenDetails(err); where != "" {
+			err = fmt.Errorf("%w (%s)", err, where)
+		}
+		return nil, err
+	}
+	return db, nil
+}
+
+// recordVersion writes the format version of opts where the tree looks for it.
+func recordVersion(dir string, opts *lsm.Options) error {
+	marker, _, err := atomicfs.LocateMarker(opts.FS, dir, "format-version")
+	if err != nil {
+		return err
+	}
+	return errors.Join(marker.Move(opts.FormatMajorVersion.String()), marker.Close())
 }
 
 func (t *tree) close() error { return classify(t.db.Close()) }
