@@ -1,9 +1,14 @@
 package pebble_test
 
 import (
+	"encoding/binary"
 	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -174,4 +179,55 @@ func help(t *testing.T, r *prometheus.Registry, name string) string {
 		}
 	}
 	return ""
+}
+
+// TestOpen_CompressesWhatLosesLittle is about blocks of packed cells, of which zstd takes a few hundredths.
+func TestOpen_CompressesWhatLosesLittle(t *testing.T) {
+	const rows, size, patience = 20_000, 300, 20 * time.Second
+	cfg := pebble.Config{Dir: t.TempDir(), NoSync: true, MemTableBytes: 1 << 20}
+	s := open(t, cfg)
+	createData(t, s)
+	r := rand.New(rand.NewPCG(1, 2))
+	value := make([]byte, size)
+	for _, row := range r.Perm(rows) { // so that tables overlap, and have to be written again
+		for i := range value {
+			value[i] = byte(r.IntN(256)) * byte(min(1, r.IntN(8))) // 7.5 bits
+		}
+		var b store.Batch
+		b.Put("data", binary.BigEndian.AppendUint32(nil, uint32(row)), "f", nil, 0, value)
+		if err := s.Apply(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg) // which puts what was in memory into tables
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		got := tableBytes(t, cfg.Dir)
+		if got < rows*size*99/100 {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("%d bytes of values take %d on the disk", rows*size, got)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tableBytes is the size of the tables in a directory.
+func tableBytes(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
 }
