@@ -11,24 +11,26 @@ import "encoding/binary"
 //	curve   y[i] = base + r[i] + 2*y[i-1] - y[i-2]    with y[-1] = -slope
 //
 // All of it is modulo 2^64, so that any numbers do. The m = n-1 residuals have width bits each. What they have above
-// stands in unary behind them, or, of the few that have too much for that, in a list of patches: their count, and for
-// each the distance from the place after the one before, and the upper bits, signed:
+// stands behind them, in unary or as digits of a radix (see groups), or, of the few that have too much for that, in a
+// list of patches: their count, and for each the distance from the place after the one before, and the upper bits,
+// signed:
 //
-//	 1       1       1..10  1..10     1..10    1..10   ..        ceil(m*width/8)   ..
-//	+-------+-------+------+---------+--------+-------+---------+-----------------+---------+
-//	| order | width | base | slope   | unit   | x[0]  | patches | lower bits      | unary   |
-//	+-------+-------+------+---------+--------+-------+---------+-----------------+---------+
+//	 1       1       1       1..10  1..10   1..10  1..10  ..        ceil(m*width/8)  ..
+//	+-------+-------+-------+------+-------+------+------+---------+----------------+------------+
+//	| order | width | radix | base | slope | unit | x[0] | patches | lower bits     | upper bits |
+//	+-------+-------+-------+------+-------+------+------+---------+----------------+------------+
 //
-//	order:  | 00 | unit | patches | unary | folded | order: 2 bits |
+//	order:  | 0 | radix | unit | patches | unary | folded | order: 2 bits |
 //
-// The second byte is the width. Slope is there for line and curve only; unit, patches and unary where their bits of the
-// first byte are set. Signed numbers are zigzag coded, and so are residuals if they are folded. Bits are filled in from
+// The second byte is the width. Slope is there for line and curve only; radix, unit and patches where their bits of the
+// first byte are set; upper bits where that of the radix is set, or that of unary. Signed numbers are zigzag coded, and so are residuals if they are folded. Bits are filled in from
 // the lowest of the first byte. A unary number is as many 0 bits and a 1 bit.
 type shape struct {
 	order  order
 	folded bool
 	unary  bool
-	width  uint // maxWidth or less, or wordWidth
+	width  uint   // maxWidth or less, or wordWidth
+	radix  uint64 // 0, or 2 to maxRadix
 	base   int64
 	slope  int64
 	unit   uint64
@@ -51,7 +53,8 @@ const (
 	unaryFlag   = 0x08
 	patchesFlag = 0x10
 	unitFlag    = 0x20
-	knownColumn = orderMask | foldedFlag | unaryFlag | patchesFlag | unitFlag
+	radixFlag   = 0x40
+	knownColumn = orderMask | foldedFlag | unaryFlag | patchesFlag | unitFlag | radixFlag
 )
 
 const (
@@ -83,7 +86,13 @@ func (s *scratch) appendColumn(dst []byte, first int64, p plan) []byte {
 	if p.unit != 1 {
 		head |= unitFlag
 	}
+	if p.radix != 0 {
+		head |= radixFlag
+	}
 	dst = append(dst, head, byte(p.width))
+	if p.radix != 0 {
+		dst = append(dst, byte(p.radix))
+	}
 	dst = binary.AppendUvarint(dst, fold(p.base))
 	if p.order.sloped() {
 		dst = binary.AppendUvarint(dst, fold(p.slope))
@@ -102,8 +111,11 @@ func (s *scratch) appendColumn(dst []byte, first int64, p plan) []byte {
 		}
 	}
 	dst = appendBits(dst, residuals, p.width)
-	if p.unary {
+	switch {
+	case p.unary:
 		dst = appendUnary(dst, residuals, p.width)
+	case p.radix != 0:
+		dst = appendDigits(dst, residuals, p.width, p.radix, s.groups[:])
 	}
 	return dst
 }
@@ -113,8 +125,11 @@ func (s *scratch) fillResiduals(p plan) []uint64 {
 	residuals := s.residual[:len(p.steps)]
 	s.patches = s.patches[:0]
 	highest := uint64(0)
-	if p.unary {
+	switch {
+	case p.unary:
 		highest = maxUnary
+	case p.radix != 0:
+		highest = p.radix - 1
 	}
 	for i, d := range p.steps {
 		d -= p.base
@@ -138,10 +153,14 @@ func (s *scratch) parseColumn(numbers []int64, r *reader) {
 		folded: head&foldedFlag != 0,
 		unary:  head&unaryFlag != 0,
 		width:  uint(r.byte()),
-		base:   unfold(r.uvarint()),
 		unit:   1,
 	}
-	if head&^knownColumn != 0 || sh.width > maxWidth && (sh.width != wordWidth || sh.unary) {
+	if head&radixFlag != 0 {
+		sh.radix = uint64(r.byte())
+	}
+	sh.base = unfold(r.uvarint())
+	if head&^knownColumn != 0 || sh.width > maxWidth && (sh.width != wordWidth || sh.unary || sh.radix != 0) ||
+		head&radixFlag != 0 && (sh.radix < 2 || sh.unary) {
 		r.fail("a column of unknown form")
 		return
 	}
@@ -188,6 +207,11 @@ func (s *scratch) parseResiduals(residuals []uint64, sh shape, r *reader) {
 			r.fail("unary numbers that end early")
 		}
 		r.take(length)
+	}
+	if sh.radix != 0 {
+		packed := r.take(digitsLen(len(residuals), sh.radix))
+		clear(s.bytes[copy(s.bytes[:], packed):][:slack])
+		addDigits(residuals, s.bytes[:], sh.width, sh.radix, s.groups[:])
 	}
 	for _, p := range s.patches {
 		residuals[p.at] += uint64(p.high) << sh.width

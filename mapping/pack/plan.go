@@ -130,6 +130,7 @@ func measure(steps []int64) plan {
 	}
 	p.cost = len(steps)*int(p.width) + patches
 	if p.width <= maxWidth {
+		p.tryDigits(uint64(most-least), patches)
 		p.tryUnary(least, fromLeast, false)
 		p.tryUnary(middle, fromMiddle, true)
 	}
@@ -196,6 +197,23 @@ func (p *plan) tryUnary(base int64, sum float64, folded bool) {
 		width, cost = width+1, c
 	}
 	if cost < p.cost {
-		p.base, p.width, p.folded, p.unary, p.cost = base, width, folded, true, cost
+		p.base, p.width, p.radix, p.folded, p.unary, p.cost = base, width, 0, folded, true, cost
+	}
+}
+
+// tryDigits changes p to the upper bits as digits if that is cheaper, for residuals up to most; patches is the cost of
+// the larger ones.
+func (p *plan) tryDigits(most uint64, patches int) {
+	const head = 16 // bits of the radix and of bytes that are not full, about
+	m, whole := len(p.steps), p.width
+	for width := max(whole, 8) - 8; width < whole; width++ {
+		radix := most>>width + 1
+		if radix > maxRadix {
+			continue
+		}
+		g := groups[radix]
+		if cost := m*int(width) + m*int(g.bits)/g.digits + head + patches; cost < p.cost {
+			p.width, p.radix, p.cost = width, radix, cost
+		}
 	}
 }

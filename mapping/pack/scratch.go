@@ -18,6 +18,7 @@ type scratch struct {
 	derived  [maxPoints]byte     // the flags that the values would have of themselves
 	steps    [3][maxPoints]int64 // of a column, of three orders
 	residual [maxPoints]uint64   // of a column
+	groups   [maxPoints]uint64   // of the digits of a column
 	patches  []patch             // of a column
 	bytes    [maxPoints*maxValue + slack]byte
 	proof    []byte // what Append's result expands to
