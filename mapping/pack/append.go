@@ -51,7 +51,11 @@ func (s *scratch) append(dst []byte, n int, seconds bool, end trailer) []byte {
 		dst = s.appendOdd(dst)
 	}
 	dst = s.appendColumn(dst, times[0], s.planColumn(times, line))
-	return s.appendColumn(dst, numbers[0], s.planColumn(numbers, flat))
+	dst = s.appendColumn(dst, numbers[0], s.planColumn(numbers, flat))
+	if sc&near != 0 {
+		dst = s.appendColumn(dst, s.distance[0], s.planColumn(s.distance[:n], flat))
+	}
+	return dst
 }
 
 // flagsKind finds out how little of the flags must be written.

@@ -21,7 +21,7 @@ func (s *scratch) expand(dst, packed []byte) (out []byte, qualifier int, err err
 	head, sc := r.byte(), scale(r.byte())
 	n := r.length(maxPoints)
 	end, flags := trailer(head&trailerMask), flagsKind(head&flagsMask>>flagsShift)
-	if head&^knownHead != 0 || end > trailerOne || flags > flagsListed || sc > asBits || n < 2 {
+	if head&^knownHead != 0 || end > trailerOne || flags > flagsListed || !sc.known() || n < 2 {
 		r.fail("a head of unknown form")
 		return dst, 0, r.err
 	}
@@ -33,6 +33,9 @@ func (s *scratch) expand(dst, packed []byte) (out []byte, qualifier int, err err
 	seconds := head&secondsFlag != 0
 	s.parseColumn(s.times[:n], &r)
 	s.parseColumn(s.number[:n], &r)
+	if sc&near != 0 {
+		s.parseColumn(s.distance[:n], &r)
+	}
 	switch {
 	case len(r.rest) > 0:
 		r.fail("more bytes than its points need")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -47,6 +48,18 @@ func checkAppend(t interface{ Fatalf(string, ...any) }, c cell) (ok bool) {
 	return ok
 }
 
+// sumOf is a counter to which up to 1000 times a second's part is added at a time, as a histogram's sum of seconds is
+// one. Without errors it takes as many bits as the part has to be told by.
+func sumOf(part float64) func(int) float64 {
+	r, sum := rand.New(rand.NewPCG(1, 2)), 0.0
+	return func(int) float64 {
+		for range 1 + r.IntN(5) {
+			sum += float64(r.Int64N(int64(1/part))) * part
+		}
+		return sum
+	}
+}
+
 func TestAppend_TakesFewBytesForRegularSeries(t *testing.T) {
 	steady := func(i int) uint32 { return 1234 + uint32(i)*15_000 }
 	jittered := func(i int) uint32 { return steady(i) + uint32(i*i%7) }
@@ -70,6 +83,9 @@ func TestAppend_TakesFewBytesForRegularSeries(t *testing.T) {
 		{"gap of scrapes", withGap, func(int) float64 { return 1 }, 25},
 		{"jitter of 3 bits", jittered, func(int) float64 { return 1 }, 24 + 200*3/8},
 		{"multiples of pages", steady, func(i int) float64 { return 4096 * float64(1e6+i*i%16) }, 26 + 200*4/8},
+		{"decimals with errors", steady, func(i int) float64 { return 0.1*float64(i*i%16) + 0.2 }, 140},
+		{"sum of nanoseconds", steady, sumOf(1e-9), 870},
+		{"sum of hundredths", steady, sumOf(1e-2), 285},
 		{"halves", steady, func(i int) float64 { return float64(i*i%16) / 2 }, 22 + 200*4/8},
 		{"rarely moving", steady, func(i int) float64 { return float64(i / 45) }, 30},
 	} {
@@ -210,6 +226,28 @@ func TestAppend_AnyValuesComeBack(t *testing.T) {
 }
 
 // anyTimes draws the times of scrapes.
+// Decimals that miss the nearest float64 by a few, among others, are packed as near decimals, and come back.
+func TestAppend_NearDecimalsComeBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ten := rapid.SampledFrom([]float64{10, 1000, 1e9}).Draw(t, "power of ten")
+		decimal := rapid.Custom(func(t *rapid.T) float64 {
+			v := float64(rapid.Int64Range(1, 1e12).Draw(t, "decimal")) / ten
+			return math.Float64frombits(math.Float64bits(v) + uint64(rapid.Int64Range(-3, 3).Draw(t, "distance")))
+		})
+		n := rapid.IntRange(40, 300).Draw(t, "points")
+		values := rapid.SliceOfN(decimal, n, n).Draw(t, "values")
+		others := rapid.IntRange(0, n/50).Draw(t, "others")
+		for range others {
+			values[rapid.IntRange(0, n-1).Draw(t, "at")] = anyValue().Draw(t, "other")
+		}
+		c := makeCell(anyTimes(t, n), values)
+		if packed, ok := pack.Append(nil, c.qualifier, c.value); !ok || packed[1]&32 == 0 {
+			t.Fatalf("packed %t as %x, want scale 32 and a power", ok, packed)
+		}
+		checkAppend(t, c)
+	})
+}
+
 func anyTimes(t *rapid.T, n int) []uint32 {
 	step, jitter := rapid.Uint32Range(8, 10_000).Draw(t, "step"), rapid.Uint32Range(0, 7)
 	times := make([]uint32, n)
@@ -302,6 +340,9 @@ func TestExpand_RefusesWhatNoCellHas(t *testing.T) {
 		{"unknown trailer", "\x03\x00\x02\x02\x00\x02\x00\x02\x00\x00\x00"},
 		{"unknown kind of flags", "\x19\x00\x02\x02\x00\x02\x00\x02\x00\x00\x00"},
 		{"unknown scale", "\x01\x11\x02\x02\x00\x02\x00\x02\x00\x00\x00"},
+		{"integers that are near", "\x01\x20\x02\x02\x00\x02\x00\x02\x00\x00\x00\x02\x00\x00\x00"},
+		{"bits that are near", "\x01\x30\x02\x02\x00\x02\x00\x02\x00\x00\x00\x02\x00\x00\x00"},
+		{"no distances", "\x01\x21\x02\x02\x00\x02\x00\x02\x00\x00\x00"},
 		{"one point", "\x01\x00\x01\x02\x00\x02\x00\x02\x00\x00\x00"},
 		{"too many points", "\x01\x00\x81\x20\x02\x00\x02\x00\x02\x00\x00\x00"},
 		{"unknown flags", "\x09\x00\x02\x02\x02\x00\x02\x00\x02\x00\x00\x00"},

@@ -6,22 +6,28 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// scale is how values become a column of integers: the power of ten that they are multiplied by, or asBits.
+// scale is how values become a column of integers: the power of ten that they are multiplied by, or asBits. A power with
+// near is that of decimals that were calculated, as sums are, and have the errors of that.
 type scale byte
 
 const (
 	integers scale = 0
 	maxPower scale = 15
+	near     scale = 32 // a bit
 	asBits   scale = 16 // the number has the bits of the float64: its steps are shorter than their XOR
 )
 
 const (
-	oddCost    = 80      // bits of an odd value, about
-	bitsCost   = 50      // bits of a number that has those of a float64, about
-	powerCost  = 3.32    // bits that one more power of ten adds to each number, about
-	tryAtLeast = 8       // values, before it is said that they are of full precision
-	exact      = 1 << 53 // below, an integer is exact in a float64
+	oddCost     = 80      // bits of an odd value, about
+	bitsCost    = 50      // bits of a number that has those of a float64, about
+	powerCost   = 3.32    // bits that one more power of ten adds to each number, about
+	nearShare   = 16      // not more than one value in so many is odd, or near decimals are tried
+	nearSamples = 16      // of the values, for nearScale
+	tryAtLeast  = 8       // values, before it is said that they are of full precision
+	exact       = 1 << 53 // below, an integer is exact in a float64
 )
+
+func (sc scale) known() bool { return sc <= asBits || integers < sc&^near && sc&^near <= maxPower }
 
 // tens has the powers of ten, all of which are exact.
 var tens = [maxPower + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
@@ -48,6 +54,10 @@ func (s *scratch) fillNumbers(n int) scale {
 		floats[i] = rawFloat(raw[i], f)
 	}
 	sc := chooseScale(floats)
+	if sc&near != 0 {
+		s.fillNear(n, sc)
+		return sc
+	}
 	if sc == asBits {
 		for i, v := range floats {
 			numbers[i] = int64(math.Float64bits(v))
@@ -118,31 +128,74 @@ func chooseScale(floats []float64) scale {
 			odd++
 			// Where most fail, as values of full precision do, there is no use in trying all.
 			if failed++; failed > tryAtLeast && 2*failed > tried {
-				return asBits
+				return nearScale(floats, asBits)
 			}
 		}
 	}
-	best, least := asBits, bitsCost*float64(len(floats))
+	best, least, bestOdd := asBits, bitsCost*float64(len(floats)), odd
 	for power := maxPower; ; power-- {
 		cost := powerCost*float64(power)*float64(len(floats)) + oddCost*float64(odd)
 		if cost < least {
-			best, least = power, cost
+			best, least, bestOdd = power, cost, odd
 		}
 		if power == integers {
-			return best
+			break
 		}
 		odd += counts[power]
+	}
+	if best == asBits || bestOdd*nearShare > len(floats) {
+		return nearScale(floats, best)
+	}
+	return best
+}
+
+// nearScale is the least power of ten with which nearly all values are far nearer to a decimal than by chance, or other.
+func nearScale(floats []float64, other scale) scale {
+	const closeness = 1. / 32 // of the distance between decimals, within which one value in 16 is by chance
+	count := min(len(floats), nearSamples)
+	for power := integers + 1; power <= maxPower; power++ {
+		close, ten := 0, tens[power]
+		for i := range count {
+			v := floats[i*len(floats)/count]
+			x := math.RoundToEven(v * ten)
+			if v != 0 && math.Abs(x) < exact*closeness && math.Abs(v-x/ten)*ten < closeness {
+				close++
+			}
+		}
+		if close*8 >= count*7 {
+			return power | near
+		}
+	}
+	return other
+}
+
+// fillNear makes two columns of the values: their decimals in s.number, and in s.distance what they miss these by.
+func (s *scratch) fillNear(n int, sc scale) {
+	numbers, ten := s.number[:n], tens[sc&^near]
+	for i, v := range s.floats[:n] {
+		x := extrapolate(numbers[:i])
+		if scaled := math.RoundToEven(v * ten); math.Abs(scaled) < exact {
+			x = int64(scaled)
+		}
+		numbers[i] = x
+		s.distance[i] = int64(math.Float64bits(v) - math.Float64bits(float64(x)/ten))
 	}
 }
 
 // fillFloats makes s.floats of the column.
 func (s *scratch) fillFloats(n int, sc scale) {
 	numbers, floats := s.number[:n], s.floats[:n]
-	if sc == asBits {
+	switch {
+	case sc == asBits:
 		for i, x := range numbers {
 			floats[i] = math.Float64frombits(uint64(x))
 		}
-	} else {
+	case sc&near != 0:
+		ten := tens[sc&^near]
+		for i, x := range numbers {
+			floats[i] = math.Float64frombits(math.Float64bits(float64(x)/ten) + uint64(s.distance[i]))
+		}
+	default:
 		ten := tens[sc]
 		for i, x := range numbers {
 			floats[i] = float64(x) / ten
