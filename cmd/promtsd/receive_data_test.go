@@ -93,6 +93,46 @@ func (s *benchValues) next(scrape int, t int64) mapping.Sample {
 	return mapping.Sample{T: t, V: float64(s.whole)}
 }
 
+// drawn is how many bits next drew at random for its sample v, which no lossless form can do without.
+func (s *benchValues) drawn(v float64) (bits float64) {
+	if s.n/8%10 == 0 {
+		bits = math.Log2(7)
+	}
+	switch kind := s.n % 8; kind {
+	case 4:
+		return bits + math.Log2(129)
+	case 5:
+		return bits + math.Log2(5)
+	case 6:
+		return bits + math.Log2(101)
+	case 7:
+		v = math.Abs(v)
+		return bits + math.Log2(2/(math.Nextafter(v, math.Inf(1))-v)) // the float64s from 1 below to 1 above
+	default:
+		switch counter := s.n/8*4 + kind; {
+		case counter%3 != 0:
+			return bits + math.Log2(1001)
+		case counter%2 == 0:
+			return bits
+		default:
+			return bits + (math.Log2(50)+49*math.Log2(50./49))/50
+		}
+	}
+}
+
+// drawnBytes is what drawn says of an average sample. All kinds of series are among the first 960 in their shares.
+func drawnBytes(scrapes int) float64 {
+	const series = 960
+	bits := 0.0
+	for n := range series {
+		s := newBenchValues(n)
+		for scrape := range scrapes {
+			bits += s.drawn(s.next(scrape, 0).V)
+		}
+	}
+	return bits / 8 / float64(series*scrapes)
+}
+
 // benchRandom is 64 random bits for each scrape of each series: the finaliser of SplitMix64.
 func benchRandom(n, scrape int) uint64 {
 	x := bits.RotateLeft64(uint64(n), 32) + uint64(scrape+1)*0x9e3779b97f4a7c15
