@@ -41,6 +41,7 @@ var handicaps = []handicap{
 var storages = map[string]func(testing.TB) storage.Storage{
 	"memory": func(t testing.TB) storage.Storage { return newDatabase(t, stores["memory"](t)) },
 	"pebble": func(t testing.TB) storage.Storage { return newDatabase(t, stores["pebble"](t)) },
+	"hbase":  func(t testing.TB) storage.Storage { return newDatabase(t, stores["hbase"](t)) },
 
 	handicaps[0].reason: func(t testing.TB) storage.Storage { return withHandicap{newTSDB(t), handicaps[0]} },
 }
@@ -60,8 +61,11 @@ func TestPromQL_PassesPrometheusBuiltinTests(t *testing.T) {
 	if *rewrite {
 		writeUnsupported(t)
 	}
-	for _, name := range []string{"memory", "pebble"} {
+	for _, name := range []string{"memory", "pebble", "hbase"} {
 		t.Run(name, func(t *testing.T) {
+			if name == "hbase" {
+				startHBase(t)
+			}
 			failed, output := runBuiltinTests(t, name)
 			listed := readUnsupported(t)
 			for _, evaluation := range failed {

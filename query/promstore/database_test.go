@@ -95,6 +95,7 @@ var stores = map[string]func(testing.TB) store.Store{
 		}
 		return st
 	},
+	"hbase": hbaseStores(),
 }
 
 // sample is a sample of a series to be written.

@@ -11,7 +11,7 @@
 // promises: it never puts a cell below the timestamp it has, nor one that a delete with the same or a later timestamp
 // met before. A store that is a store.RangeDeleter is tested as one, too.
 //
-// NewMem is a store in memory, Faulty one that fails where a test says.
+// NewMem is a store in memory, Faulty one that fails where a test says, Prefixed an empty one within another.
 package storetest
 
 import (

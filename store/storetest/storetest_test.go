@@ -21,6 +21,26 @@ func TestFaulty_WithoutFaultsIsTheStore(t *testing.T) {
 	storetest.Run(t, open)
 }
 
+// Neighbours in the same store have rows with the same keys as the one under test.
+func TestPrefixed_IsAStoreOfItsOwn(t *testing.T) {
+	storetest.Model(t, func(t testing.TB) store.Store {
+		mem := storetest.NewMem()
+		if err := mem.CreateTable(t.Context(), store.Table{Name: "data", Families: []string{"clock", "timed"}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, neighbour := range []string{"1", "3"} {
+			var b store.Batch
+			for _, row := range []string{"\x00", "m", "n", "\xff"} {
+				b.Put("data", []byte(row), "timed", []byte("q"), 1, []byte("a neighbour's"))
+			}
+			if err := storetest.Prefixed(mem, neighbour).Apply(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return storetest.Prefixed(mem, "2")
+	})
+}
+
 func TestFaulty_FailsTheCallItIsTold(t *testing.T) {
 	own := errors.New("own")
 	for _, c := range []struct {
