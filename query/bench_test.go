@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -37,8 +38,14 @@ type bench struct {
 	memory   *index.Memory
 	cell     [64]struct{ qualifier, value []byte } // hours of 240 samples
 	batch    store.Batch
+
+	// Of a store in another process:
+	settle func()               // is called when all is written
+	used   func() time.Duration // time of all processors that have to do with reading
+	warmUp time.Duration        // before what is measured: it becomes faster at first
 }
 
+// newBench is one on the embedded store.
 func newBench(b *testing.B) *bench {
 	b.Helper()
 	st, err := pebble.Open(pebble.Config{
@@ -48,9 +55,16 @@ func newBench(b *testing.B) *bench {
 	if err != nil {
 		b.Fatal(err)
 	}
+	return newBenchOn(b, st, nil)
+}
+
+// newBenchOn is one on an empty store, which it closes, with the settings that are asked for.
+func newBenchOn(b testing.TB, st store.Store, asked map[string]string) *bench {
+	b.Helper()
 	b.Cleanup(func() { st.Close() })
-	f := &bench{store: st}
-	if f.settings, _, err = catalog.Init(b.Context(), st, "promtsd", nil); err != nil {
+	f := &bench{store: st, settle: func() {}, used: processorTime}
+	var err error
+	if f.settings, _, err = catalog.Init(b.Context(), st, "promtsd", asked); err != nil {
 		b.Fatal(err)
 	}
 	f.uids = uid.New(uid.Config{
@@ -69,7 +83,7 @@ func newBench(b *testing.B) *bench {
 }
 
 // write writes one cell for each of some hours of a series, from a day on.
-func (f *bench) write(b *testing.B, ls labels.Labels, day index.Day, hours int) {
+func (f *bench) write(b testing.TB, ls labels.Labels, day index.Day, hours int) {
 	tsuid := f.tsuid(b, ls)
 	schema, w := f.settings.Schema, index.Writer{Tables: f.settings.Tables}
 	first := uint32(day) * 86400
@@ -88,21 +102,31 @@ func (f *bench) write(b *testing.B, ls labels.Labels, day index.Day, hours int) 
 	}
 }
 
-func (f *bench) flush(b *testing.B) {
+func (f *bench) flush(b testing.TB) {
 	if err := f.store.Apply(b.Context(), &f.batch); err != nil {
 		b.Fatal(err)
 	}
 	f.batch.Reset()
 }
 
-func (f *bench) tsuid(b *testing.B, ls labels.Labels) []byte {
-	names := []uid.Name{{Kind: mapping.Metric, Text: ls.Get("__name__")}}
-	ls.Range(func(l labels.Label) {
-		if l.Name != "__name__" {
-			names = append(names, uid.Name{Kind: mapping.Tagk, Text: l.Name}, uid.Name{Kind: mapping.Tagv, Text: l.Value})
+// assign gives the names of many series UIDs, which takes little longer than for one.
+func (f *bench) assign(b testing.TB, series []labels.Labels) {
+	var all []uid.Name
+	seen := map[uid.Name]bool{}
+	for _, ls := range series {
+		for _, n := range names(ls) {
+			if !seen[n] {
+				all, seen[n] = append(all, n), true
+			}
 		}
-	})
-	results, err := f.uids.Assign(b.Context(), names)
+	}
+	if _, err := f.uids.Assign(b.Context(), all); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (f *bench) tsuid(b testing.TB, ls labels.Labels) []byte {
+	results, err := f.uids.Assign(b.Context(), names(ls))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -114,8 +138,19 @@ func (f *bench) tsuid(b *testing.B, ls labels.Labels) []byte {
 	return f.settings.Schema.AppendTSUID(nil, results[0].UID, tags)
 }
 
+// names are the metric name, and then each label's name and value.
+func names(ls labels.Labels) []uid.Name {
+	names := []uid.Name{{Kind: mapping.Metric, Text: ls.Get("__name__")}}
+	ls.Range(func(l labels.Label) {
+		if l.Name != "__name__" {
+			names = append(names, uid.Name{Kind: mapping.Tagk, Text: l.Name}, uid.Name{Kind: mapping.Tagv, Text: l.Value})
+		}
+	})
+	return names
+}
+
 // querier returns a querier with the memory part of the index, or without it.
-func (f *bench) querier(b *testing.B, memory bool, change func(*query.Config)) *query.Querier {
+func (f *bench) querier(b testing.TB, memory bool, change func(*query.Config)) *query.Querier {
 	f.flush(b)
 	c := index.Config{Store: f.store, Settings: f.settings, UIDs: f.uids}
 	if memory {
@@ -139,7 +174,7 @@ func (f *bench) run(b *testing.B, q *query.Querier, day index.Day, hours, series
 	from := int64(day) * 24 * mapping.HourMs
 	samples, found := 0, 0
 	b.ReportAllocs()
-	begin := cpuTime(b)
+	begin := f.used()
 	for b.Loop() {
 		samples, found = 0, 0
 		set, err := q.Select(context.Background(), from, from+int64(hours)*mapping.HourMs-1, false, ms)
@@ -160,17 +195,17 @@ func (f *bench) run(b *testing.B, q *query.Querier, day index.Day, hours, series
 	if found != series || samples != series*hours*(mapping.HourMs/benchStep) {
 		b.Fatalf("found %d series with %d samples, want %d series", found, samples, series)
 	}
-	cpu := cpuTime(b) - begin
+	cpu := f.used() - begin
 	b.ReportMetric(float64(samples)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Msamples/s")
 	b.ReportMetric(float64(samples)*float64(b.N)/cpu.Seconds()/1e6, "Msamples/cpu-s")
 	b.ReportMetric(cpu.Seconds()*1e3/float64(b.N), "cpu-ms/op")
 }
 
-// cpuTime is what the process has used of the processors, in which a machine with other work can be compared.
-func cpuTime(b *testing.B) time.Duration {
+// processorTime is what the process has used of the processors, in which a machine with other work can be compared.
+func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
+		panic(err) // it has no other reason than a wrong address
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
@@ -271,25 +306,34 @@ func BenchmarkSelectChurn(b *testing.B) {
 	}
 }
 
-// BenchmarkCosts measures what EmbeddedCosts says: the rows of an hour got by their keys, scanned, and passed over.
-func BenchmarkCosts(b *testing.B) {
+// BenchmarkCosts measures what EmbeddedCosts says.
+func BenchmarkCosts(b *testing.B) { newBench(b).costs(b) }
+
+// costs measures what Costs are about: the rows of an hour got by their keys, scanned, and passed over.
+func (f *bench) costs(b *testing.B) {
 	const series = 10_000
-	f := newBench(b)
-	var keys [][]byte
+	var named []labels.Labels
 	for i := range series {
-		ls := benchLabels("m", i)
+		named = append(named, benchLabels("m", i))
+	}
+	f.assign(b, named)
+	var keys [][]byte
+	for _, ls := range named {
 		f.write(b, ls, benchDay, 2)
 		keys = append(keys, f.settings.Schema.AppendRowKey(nil, f.tsuid(b, ls), benchDay*86400))
 	}
+	slices.SortFunc(keys, bytes.Compare)
 	f.flush(b)
+	f.settle()
 	data, columns := f.settings.Tables.Data, []store.Column{{Family: catalog.FamilyData}}
 	all := []store.Range{{Start: keys[0], Stop: append(slices.Clone(keys[series-1]), 0)}}
 	get := func(rows [][]byte) iter.Seq2[store.Row, error] {
 		return f.store.Get(b.Context(), store.Get{Table: data, Rows: rows, Columns: columns})
 	}
-	scan := func(ranges []store.Range, keep bool) iter.Seq2[store.Row, error] {
+	scan := func(ranges []store.Range, keep bool, regexp string) iter.Seq2[store.Row, error] {
 		return f.store.Scan(b.Context(), store.Scan{
-			Table: data, Ranges: ranges, Columns: columns, Filter: store.RowFilter{Match: func([]byte) bool { return keep }},
+			Table: data, Ranges: ranges, Columns: columns,
+			Filter: store.RowFilter{Match: func([]byte) bool { return keep }, Regexp: regexp},
 		})
 	}
 	var sparse [][]byte
@@ -298,24 +342,40 @@ func BenchmarkCosts(b *testing.B) {
 		sparse = append(sparse, keys[i])
 		ranges = append(ranges, store.Range{Start: keys[i], Stop: append(slices.Clone(keys[i]), 0)})
 	}
-	for _, c := range []struct {
+	// A tag that no row has, as a matcher for one of a tag's values would have it.
+	none := fmt.Sprintf(`^.{%d}(?:.{6})*\x00\x00\x02(?:\xff\xff\xff)(?:.{6})*$`, f.settings.Schema.TagsOffset())
+	cases := []struct {
 		name string
 		rows int // among which the cost is shared
 		read iter.Seq2[store.Row, error]
 	}{
-		{"get_dense", series, get(keys)}, {"get_sparse", len(sparse), get(sparse)}, {"get_one", 1, get(keys[500:501])},
-		{"next", series, scan(all, true)}, {"skip", series, scan(all, false)}, {"seek", len(ranges), scan(ranges, true)},
-	} {
+		{"get_one", 1, get(keys[500:501])}, {"scan_one", 1, scan(ranges[10:11], true, "")},
+		{"get_dense", series, get(keys)}, {"get_sparse", len(sparse), get(sparse)},
+		{"next", series, scan(all, true, "")}, {"skip_regexp", series, scan(all, false, none)},
+		{"skip_match", series, scan(all, false, "")}, {"seek", len(ranges), scan(ranges, true, "")},
+	}
+	for end := time.Now().Add(f.warmUp); time.Now().Before(end); {
+		for _, c := range cases {
+			read(b, c.read)
+		}
+	}
+	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
-			begin := cpuTime(b)
+			begin := f.used()
 			for b.Loop() {
-				for _, err := range c.read {
-					if err != nil {
-						b.Fatal(err)
-					}
-				}
+				read(b, c.read)
 			}
-			b.ReportMetric(float64((cpuTime(b)-begin).Nanoseconds())/float64(b.N)/float64(c.rows), "cpu-ns/row")
+			b.ReportMetric(float64((f.used()-begin).Nanoseconds())/float64(b.N)/float64(c.rows), "cpu-ns/row")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.rows), "ns/row")
 		})
+	}
+}
+
+// read reads rows to their end.
+func read(b *testing.B, rows iter.Seq2[store.Row, error]) {
+	for _, err := range rows {
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }

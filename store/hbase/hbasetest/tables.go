@@ -75,6 +75,21 @@ func (c *Cluster) Scan(table string) []Cell {
 	return cells
 }
 
+// RowsRead is how many rows the regions of a table have met so far, for gets and scans, whether they were sent or a filter
+// passed over them.
+func (c *Cluster) RowsRead(table string) int {
+	c.t.Helper()
+	lines, err := c.sys.client.ask("reads " + table)
+	if err != nil {
+		c.t.Fatalf("count the rows read of %s: %v", table, err)
+	}
+	n, err := strconv.Atoi(lines[0])
+	if err != nil {
+		c.t.Fatalf("count the rows read of %s: %v", table, err)
+	}
+	return n
+}
+
 // word writes bytes as the Java client does.
 func word(b []byte) string {
 	if len(b) == 0 {

@@ -13,8 +13,9 @@ import org.apache.hadoop.hbase.util.Bytes;
  *   create TABLE FAMILY,FAMILY [SPLIT,SPLIT]   makes a table whose families keep one version
  *   put TABLE N                                stores the cells of the N lines that follow
  *   scan TABLE                                 reads all cells
+ *   reads TABLE                                counts the rows that its regions have met for gets and scans
  *
- * The answer to each is "ok N" and N lines, the cells of a scan, or "error" and what was wrong on the same line.
+ * The answer to each is "ok N" and N lines, the cells of a scan or the count, or "error" and what was wrong on the same line.
  *
  * A cell is a line "ROW FAMILY QUALIFIER TIMESTAMP VALUE", all but the timestamp in hexadecimal, with "-" for no bytes.
  * A put with the timestamp -1 takes the server's clock. Splits are in hexadecimal too.
@@ -52,6 +53,8 @@ public class Client {
         return put(connection, table, puts);
       case "scan":
         return scan(connection, table);
+      case "reads":
+        return reads(connection, table);
       default:
         throw new IllegalArgumentException("no command " + words[0]);
     }
@@ -88,6 +91,18 @@ public class Client {
       }
     }
     return cells;
+  }
+
+  static List<String> reads(Connection connection, TableName table) throws IOException {
+    long rows = 0;
+    try (Admin admin = connection.getAdmin()) {
+      for (ServerName server : admin.getRegionServers()) {
+        for (RegionMetrics region : admin.getRegionMetrics(server, table)) {
+          rows += region.getReadRequestCount() + region.getFilteredReadRequestCount();
+        }
+      }
+    }
+    return Collections.singletonList(Long.toString(rows));
   }
 
   static Put parsePut(String[] words) {
