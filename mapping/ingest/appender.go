@@ -83,7 +83,7 @@ func New(c Config) *Appender {
 	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Settings.Tables)
 	a.table = a.cache.table
 	a.jobs.New = func() any { return new(job) }
-	a.init(c.Now())
+	a.init(c.Now(), c.Settings.Schema)
 	a.metrics = newMetrics(c.Registerer, a)
 	return a
 }

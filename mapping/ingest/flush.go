@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	flushRows  = 4000    // rows that go into one batch, at most
-	flushBytes = 4 << 20 // bytes of points that do, roughly
+	flushRows  = 16_000   // rows that are on their way into the store, at most; each lane has its share
+	flushBytes = 16 << 20 // bytes of points that are, roughly
 )
 
 // flusher is the memory of one goroutine that flushes.
@@ -82,7 +82,7 @@ func (f *flusher) flush(ctx context.Context, b *bucket) error {
 func (f *flusher) take(members []*series, from int) (next int) {
 	f.rows, f.keys, f.bytes, f.latest = f.rows[:0], f.keys[:0], 0, 0
 	now := f.a.Now().Unix()
-	for next = from; next < len(members) && len(f.rows) < flushRows && f.bytes < flushBytes; next++ {
+	for next = from; next < len(members) && len(f.rows) < flushRows/f.a.lanes && f.bytes < flushBytes/f.a.lanes; next++ {
 		s := members[next]
 		s.mu.Lock()
 		// Cells are ordered by their timestamps, which follow the times at which their samples came.

@@ -40,6 +40,7 @@ type holder struct {
 	startBase uint32 // the hour in which the Appender was made
 	journal   atomic.Pointer[journal.Writer]
 	buckets   [buckets]bucket
+	lanes     int
 	spread    atomic.Uint32 // gives series their buckets in turn
 	early     chan struct{} // has an entry when samples should be flushed before their time
 
@@ -49,7 +50,8 @@ type holder struct {
 	kept        sync.WaitGroup // what stopKeeping ends: the journal is kept until all is flushed
 }
 
-func (h *holder) init(now time.Time) {
+func (h *holder) init(now time.Time, s mapping.Schema) {
+	h.lanes = lanesOf(s)
 	h.startBase = mapping.BaseTime(max(now.UnixMilli(), 0))
 	h.early = make(chan struct{}, 1)
 	for i := range h.buckets {
@@ -177,7 +179,7 @@ func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint
 		more, again := a.placeHistograms(j, req, t, number, result)
 		grown, repeats = grown+more, repeats+again
 	}
-	if a.table.held.Add(int64(grown)) > a.Hold.MaxMemory/2 {
+	if a.table.held.Add(int64(grown)); a.short() {
 		a.flushEarly()
 	}
 	if repeats > 0 {
@@ -236,7 +238,7 @@ func (a *Appender) placeSeries(
 // note lists a series that has samples of a journal entry to be flushed. s.mu must be held.
 func (a *Appender) note(s *series, number uint64) {
 	if s.bucket == 0 {
-		s.bucket = uint16(a.spread.Add(1)%buckets) + 1
+		s.bucket = uint16(a.bucketOf(s)) + 1
 	}
 	a.buckets[s.bucket-1].note(s, number)
 }

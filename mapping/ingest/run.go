@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/store"
 )
-
-// flushers is how many flushes may be under way: one that waits for a slow part of the store must not hold up the others.
-const flushers = 4
 
 // Start takes over the journals that writers left behind, and on the journal road opens a journal of its own and begins to
 // flush. It returns when the Appender takes requests and everything acknowledged before can be read. ctx bounds the
@@ -45,7 +41,9 @@ func (a *Appender) Start(ctx context.Context) error {
 	running, stop := context.WithCancel(context.Background())
 	a.stop = stop
 	if a.Hold.Time > 0 {
-		a.stopped.Go(func() { a.flushInTurn(running) })
+		for lane := range a.lanes {
+			a.stopped.Go(func() { a.flushInTurn(running, lane) })
+		}
 	}
 	if !a.Alone {
 		a.stopped.Go(func() { a.takeOverDead(running, watch, id) })
@@ -125,73 +123,6 @@ func (a *Appender) keep(ctx context.Context, w *journal.Writer) {
 		}
 		a.journal.Store(w)
 	}
-}
-
-// flushInTurn flushes one bucket after the other, all of them within the hold time, and faster while memory is short.
-func (a *Appender) flushInTurn(ctx context.Context) {
-	turns := make(chan *bucket)
-	var workers sync.WaitGroup
-	for range flushers {
-		workers.Go(func() {
-			f := &flusher{a: a}
-			for b := range turns {
-				if err := f.flush(ctx, b); err != nil && ctx.Err() == nil {
-					a.Logger.Warn("samples not flushed; they stay in the journal and are tried again", "err", err)
-				}
-			}
-		})
-	}
-	tick := time.NewTicker(max(a.Hold.Time/buckets, time.Millisecond))
-	defer func() {
-		tick.Stop()
-		close(turns)
-		workers.Wait()
-	}()
-	for next, hurried := 0, 0; ; next = (next + 1) % buckets {
-		if a.table.held.Load() <= a.Hold.MaxMemory/2 {
-			hurried = 0
-		}
-		// A round in a hurry that brought no relief is followed by an ordinary one.
-		if hurried++; hurried == 1 || hurried > buckets {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			case <-a.early:
-			}
-		}
-		if hurried > 2*buckets {
-			hurried = 0
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case turns <- &a.buckets[next]:
-		}
-	}
-}
-
-// flushAll flushes every bucket; of those that cannot be flushed it tells one error.
-func (a *Appender) flushAll(ctx context.Context) error {
-	turns := make(chan *bucket, buckets)
-	for i := range a.buckets {
-		turns <- &a.buckets[i]
-	}
-	close(turns)
-	errs := make([]error, flushers)
-	var workers sync.WaitGroup
-	for i := range flushers {
-		workers.Go(func() {
-			f := &flusher{a: a}
-			for b := range turns {
-				if errs[i] = f.flush(ctx, b); errs[i] != nil {
-					return
-				}
-			}
-		})
-	}
-	workers.Wait()
-	return errors.Join(errs...)
 }
 
 // takeOverAll takes over the journals of all writers that were there before this one and are dead, and waits until it is
