@@ -78,6 +78,17 @@ func TestLayout_OnlyTheDataTableIsSplitAndForgets(t *testing.T) {
 	}
 }
 
+func TestLayout_JournalsOfWritersAreSpread(t *testing.T) {
+	st := &wishes{storetest.NewMem(), map[string]store.Table{}}
+	if _, _, err := catalog.Init(t.Context(), st, own, nil); err != nil {
+		t.Fatal(err)
+	}
+	journal := st.made[own+"-journal"]
+	if got, want := fmt.Sprintf("%x", journal.Splits), "[20 40 60 80 a0 c0 e0]"; got != want || !journal.Log {
+		t.Errorf("the journal's table is split at %s, want %s: %+v", got, want, journal)
+	}
+}
+
 func TestLayout_RefusesWhatNoTableCanHave(t *testing.T) {
 	for _, layout := range []catalog.Layout{
 		{Regions: -1},

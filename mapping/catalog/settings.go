@@ -40,9 +40,20 @@ type Tables struct {
 	Own  string // what promtsd alone keeps: settings, the series of each day, exemplars, metadata, who writes
 }
 
-// JournalTable is the table of accepted requests, named after promtsd's own.
+// Journal is the name of the table of accepted requests, which follows from promtsd's own.
+func (t Tables) Journal() string { return t.Own + "-journal" }
+
+// journalRegions is how many parts the journal's table is made of. A row begins with a writer's number, which is random, so
+// that the journals of several promtsd are likely to be in different ones, each whole in its own.
+const journalRegions = 8
+
+// JournalTable is that table, as it is made.
 func (t Tables) JournalTable() store.Table {
-	return store.Table{Name: t.Own + "-journal", Families: []string{FamilyOwn}, Log: true}
+	table := store.Table{Name: t.Journal(), Families: []string{FamilyOwn}, Log: true}
+	for i := 1; i < journalRegions; i++ {
+		table.Splits = append(table.Splits, []byte{byte(i * 256 / journalRegions)})
+	}
+	return table
 }
 
 // DefaultTables are OpenTSDB's names, and promtsd for its own table.

@@ -94,7 +94,7 @@ func hold(c Config, l Lease, stop chan struct{}, lost context.CancelCauseFunc) L
 // replay hands the entries of a journal to r; last is the number of the last one.
 func replay(ctx context.Context, c Config, l Lease, r Replayer, progress func(Adopted)) (done Adopted, last uint64, err error) {
 	last = l.Frontier
-	scan := store.Scan{Table: c.Tables.JournalTable().Name, Ranges: []store.Range{{
+	scan := store.Scan{Table: c.Tables.Journal(), Ranges: []store.Range{{
 		Start: entryRow(l.Writer, l.Frontier), Stop: entryRow(l.Writer, ^uint64(0)),
 	}}}
 	report := time.Now()
@@ -130,7 +130,7 @@ func replay(ctx context.Context, c Config, l Lease, r Replayer, progress func(Ad
 func RemoveOrphans(ctx context.Context, st store.Store, tables catalog.Tables) error {
 	var writers []ID
 	for start := []byte{0}; start != nil; {
-		jump := store.Scan{Table: tables.JournalTable().Name, Limit: 1, Ranges: []store.Range{{Start: start}}}
+		jump := store.Scan{Table: tables.Journal(), Limit: 1, Ranges: []store.Range{{Start: start}}}
 		start = nil
 		for row, err := range st.Scan(ctx, jump) {
 			if err != nil {
@@ -162,7 +162,7 @@ func RemoveOrphans(ctx context.Context, st store.Store, tables catalog.Tables) e
 // removeAll deletes every entry of a writer.
 func removeAll(ctx context.Context, st store.Store, tables catalog.Tables, id ID) error {
 	var b store.Batch
-	scan := store.Scan{Table: tables.JournalTable().Name, Ranges: []store.Range{{
+	scan := store.Scan{Table: tables.Journal(), Ranges: []store.Range{{
 		Start: entryRow(id, 0), Stop: entryRow(id, ^uint64(0)),
 	}}}
 	for row, err := range st.Scan(ctx, scan) {

@@ -30,7 +30,7 @@ type Item struct {
 
 // Inspect calls f with each entry in the store, in order of writers and numbers.
 func Inspect(ctx context.Context, st store.Store, tables catalog.Tables, f func(Item)) error {
-	for row, err := range st.Scan(ctx, store.Scan{Table: tables.JournalTable().Name}) {
+	for row, err := range st.Scan(ctx, store.Scan{Table: tables.Journal()}) {
 		if err != nil {
 			return fmt.Errorf("read journal: %w", err)
 		}
@@ -49,7 +49,7 @@ func Inspect(ctx context.Context, st store.Store, tables catalog.Tables, f func(
 // Drop removes an entry, whose samples are given up. ok says that there was one.
 func Drop(ctx context.Context, st store.Store, tables catalog.Tables, writer ID, number uint64) (ok bool, err error) {
 	row := entryRow(writer, number)
-	for _, err := range st.Get(ctx, store.Get{Table: tables.JournalTable().Name, Rows: [][]byte{row}}) {
+	for _, err := range st.Get(ctx, store.Get{Table: tables.Journal(), Rows: [][]byte{row}}) {
 		if err != nil {
 			return false, err
 		}

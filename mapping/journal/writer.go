@@ -118,7 +118,7 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 	defer w.memory.Put(m)
 	m.batch.Reset()
 	m.value = AppendEntry(m.value[:0], e)
-	m.batch.Put(w.Tables.JournalTable().Name, entryRow(w.id, number), catalog.FamilyOwn, nil, e.Arrived, m.value)
+	m.batch.Put(w.Tables.Journal(), entryRow(w.id, number), catalog.FamilyOwn, nil, e.Arrived, m.value)
 	if err := w.Store.Apply(ctx, &m.batch); err != nil {
 		return fmt.Errorf("write journal entry: %w", err)
 	}
@@ -215,7 +215,7 @@ func deleteEntries(ctx context.Context, st store.Store, tables catalog.Tables, i
 	for from < to {
 		b.Reset()
 		for ; from < to && b.Len() < deletedAtOnce; from++ {
-			b.Delete(tables.JournalTable().Name, entryRow(id, from), catalog.FamilyOwn, nil, 0)
+			b.Delete(tables.Journal(), entryRow(id, from), catalog.FamilyOwn, nil, 0)
 		}
 		if err := st.Apply(ctx, &b); err != nil {
 			return fmt.Errorf("delete journal entries: %w", err)
