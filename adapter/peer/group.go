@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ import (
 type Peer struct {
 	Name   string
 	URL    string // where it serves; empty: it cannot be asked
-	Writer string // whose samples are asked for there
+	Writer string // whose samples are asked for there; no two have the same
 	Note   string // why it cannot be asked
 }
 
@@ -39,8 +40,9 @@ func (g *Group) Held(
 		warnings = append(warnings, fmt.Errorf("samples of the last minutes may be missing: %w", err))
 	}
 	var (
-		wg sync.WaitGroup
-		mu sync.Mutex // guards f and warnings
+		wg     sync.WaitGroup
+		mu     sync.Mutex           // guards f and what follows
+		failed = map[string]error{} // by writer
 	)
 	request := appendRequest(nil, tsuids, from, to)
 	for _, p := range peers {
@@ -49,7 +51,7 @@ func (g *Group) Held(
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				warnings = append(warnings, fmt.Errorf("samples that the promtsd %s holds are missing: %w", p.Name, err))
+				failed[p.Writer] = fmt.Errorf("samples that the promtsd %s holds are missing: %w", p.Name, err)
 				return
 			}
 			for _, r := range rows {
@@ -61,6 +63,21 @@ func (g *Group) Held(
 	warnings = append(warnings, g.Local.Held(ctx, tsuids, from, to, f)...)
 	mu.Unlock()
 	wg.Wait()
+	return append(warnings, g.missing(ctx, failed)...)
+}
+
+// missing are the failures that matter, given by writer. One whose lease is gone meanwhile has ended, or was replaced, and
+// all its samples are in the data table.
+func (g *Group) missing(ctx context.Context, failed map[string]error) (warnings []error) {
+	if len(failed) == 0 {
+		return nil
+	}
+	left, err := g.Peers(ctx)
+	for writer, failure := range failed {
+		if err != nil || slices.ContainsFunc(left, func(p Peer) bool { return p.Writer == writer }) {
+			warnings = append(warnings, failure)
+		}
+	}
 	return warnings
 }
 

@@ -86,6 +86,27 @@ func TestGroup_WarnsOfThoseThatDoNotAnswer(t *testing.T) {
 	}
 }
 
+// Who has ended has stored what it held, and given its lease up. Another that does not answer still has one.
+func TestGroup_DoesNotMissWhoHasEnded(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	ended, frozen := peer.Peer{Name: "ended", URL: gone.URL, Writer: "X"}, peer.Peer{Name: "frozen", URL: gone.URL, Writer: "Y"}
+	calls := 0
+	g := peer.Group{
+		Local: holder{}, Client: &http.Client{}, Timeout: 10 * time.Second,
+		Peers: func(context.Context) ([]peer.Peer, error) {
+			if calls++; calls == 1 {
+				return []peer.Peer{ended, frozen}, nil
+			}
+			return []peer.Peer{frozen}, nil
+		},
+	}
+	warnings := g.Held(t.Context(), nil, 0, 0, nil)
+	if len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "frozen") {
+		t.Errorf("got warnings %v, want one, of the frozen one", warnings)
+	}
+}
+
 func TestGroup_WarnsWhenThePeersAreNotKnown(t *testing.T) {
 	g := peer.Group{Local: holder{}, Peers: func(context.Context) ([]peer.Peer, error) { return nil, errors.New("no store") }}
 	warnings := g.Held(t.Context(), nil, 0, 0, nil)

@@ -96,12 +96,64 @@ func assertTakenOver(t *testing.T, all []*promtest.Process, writers ...string) {
 	}
 }
 
+// TestHBaseHold_NothingIsMissingWhileOneEnds asks one promtsd, again and again, for what another holds, which ends and so
+// stores it, with much else.
+func TestHBaseHold_NothingIsMissingWhileOneEnds(t *testing.T) {
+	h := newHBaseTables(t, "hold_end")
+	h.init(t, "--salt.width=1", "--salt.buckets=4")
+	holding, other := h.serve(t), h.serve(t)
+	h.awaitWriters(t, holding, other)
+	want := model{}
+	start := time.Now().Add(-2 * time.Hour).Truncate(time.Hour).UnixMilli()
+	var series []sent
+	for n := range 3000 {
+		name := "much_else"
+		if n%100 == 0 {
+			name = "held"
+		}
+		series = append(series, sent{
+			[]prompb.Label{
+				{Name: "__name__", Value: name}, {Name: "n", Value: fmt.Sprint(n / 100)}, {Name: "m", Value: fmt.Sprint(n % 100)},
+			},
+			[]mapping.Sample{{T: start, V: float64(n) / 3}},
+		})
+	}
+	if err := mustPost(t.Context(), holding.URL(), 1, series); err != nil {
+		t.Fatal(err)
+	}
+	want.write(series)
+	assertReads(t, other.URL(), "held", want)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		holding.Stop()
+	}()
+	asked := 0
+	for done := false; !done; asked++ {
+		select {
+		case <-ended:
+			done = true
+		default:
+		}
+		assertReads(t, other.URL(), "held", want)
+	}
+	t.Logf("asked %d times", asked)
+	if n, err := warnings(t.Context(), other.URL()); err != nil || n != 0 {
+		t.Errorf("%v answers have warnings (%v), want none", n, err)
+	}
+	if cells := len(h.cluster.Scan(h.data())); cells != len(series) {
+		t.Errorf("the data table has %d cells, want %d", cells, len(series))
+	}
+}
+
 // TestHBaseHold_EachSeesWhatTheOtherHolds follows samples that one promtsd has acknowledged and only holds: another
 // one sees them, until the first is frozen, and again when it has taken over the journal.
 func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	h := newHBaseTables(t, "hold_see")
 	h.init(t)
-	holding, other := h.serve(t, shortLease), h.serve(t, shortLease)
+	// Longer than a query waits for a promtsd that is frozen: one whose lease is gone by then is missed no more.
+	const lease = "--write.lease=12s"
+	holding, other := h.serve(t, lease), h.serve(t, lease)
 	both := []*promtest.Process{holding, other}
 	before := h.awaitWriters(t, both...)
 

@@ -15,7 +15,6 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/alecthomas/units"
-	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
@@ -127,7 +126,7 @@ func addServe(app *kingpin.Application) (string, command) {
 	return cmd.FullCommand(), f.serve
 }
 
-// serve builds the parts bottom up, serves until ctx ends, and takes the parts down in the reverse order.
+// serve opens the store, builds the other parts on it, serves until ctx ends, and takes the parts down in the reverse order.
 func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	if err := f.check(); err != nil {
 		return err
@@ -152,58 +151,78 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	if err != nil {
 		return err
 	}
+	return f.serveStore(ctx, opened{logger, registry, st, settings})
+}
+
+// opened is a store with what every part on it needs.
+type opened struct {
+	logger   *slog.Logger
+	registry *prometheus.Registry
+	store    store.Store
+	settings catalog.Settings
+}
+
+// serveStore builds the parts bottom up, and serves until ctx ends.
+func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	uids := uid.New(uid.Config{
-		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
-		CacheEntries: f.cacheNames, Registerer: registry, Logger: logger,
+		Store: o.store, Table: o.settings.Tables.UID, Schema: o.settings.Schema, Names: o.settings.Names,
+		CacheEntries: f.cacheNames, Registerer: o.registry, Logger: o.logger,
 	})
 	defer uids.Close()
-	memory := f.memory(index.MemoryConfig{Store: st, Settings: settings, Registerer: registry, Logger: logger})
+	memory := f.memory(index.MemoryConfig{Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger})
 	appender, err := f.appender(ingest.Config{
-		Store: st, Settings: settings, UIDs: uids, Registerer: registry, Logger: logger, Now: time.Now, Apply: memory.Apply,
+		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: time.Now,
+		Apply: memory.Apply,
 	})
 	if err != nil {
 		return err
 	}
 	querier := query.New(query.Config{
-		Store: st, Settings: settings, MaxSeries: f.maxSeries, Registerer: registry, Logger: logger,
-		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids, Memory: memory}),
-		Held:  f.held(st, settings.Tables, appender), Concurrency: f.concurrency, Costs: f.costs(),
+		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.logger,
+		Index: index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
+		Held:  f.held(o.store, o.settings.Tables, appender), Concurrency: f.concurrency, Costs: f.costs(),
 	})
 	f.read.MaxRequestBytes, f.read.MaxResponseBytes = int(f.maxRequest), int(f.maxResponse)
 	handler, err := adapter.New(adapter.Config{
 		Appender: appender, Querier: querier,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
-		Read:  f.read, Registerer: registry, Gatherer: registry, Logger: logger, Version: version.Version,
+		Read:  f.read, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
 		Ready: appender.Ready,
 	})
 	if err != nil {
 		return err
 	}
-	promql, err := f.promql.handler(querier, appender, f.parsed(), registry, logger)
+	promql, err := f.promql.handler(querier, appender, f.parsed(), o.registry, o.logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, promql.Close()) }()
-	mux := http.NewServeMux()
-	mux.Handle(api.Prefix, handler.WhenReady(promql))
+	public := http.NewServeMux()
+	public.Handle(api.Prefix, handler.WhenReady(promql))
 	for _, path := range adapter.RemotePaths {
-		mux.Handle(path, handler)
+		public.Handle(path, handler)
 	}
-	mux.Handle("/", handler)
-	mux.Handle("GET "+explainPath, handler.WhenReady(explainHandler{querier}))
-	mux.Handle(peer.Path, peer.Handler{Holder: appender, Writer: func() string { return appender.Writer().String() }})
+	public.Handle("/", handler)
+	public.Handle("GET "+explainPath, handler.WhenReady(explainHandler{querier}))
+
 	tasks, stopTasks := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	if f.retention > 0 {
-		running.Go(func() { dropOld(tasks, logger, st, settings, memory, time.Duration(f.retention)) })
+		running.Go(func() { dropOld(tasks, o.logger, o.store, o.settings, memory, time.Duration(f.retention)) })
 	}
 	running.Go(func() { memory.Run(tasks) })
-	err = f.listen(ctx, logger, mux, handler, appender)
-	stopTasks()
-	running.Wait()
-	flush, cancel := context.WithTimeout(context.Background(), f.drain)
-	defer cancel()
-	return errors.Join(err, appender.Close(flush))
+	l := listener{
+		web: &f.web, logger: o.logger, drain: f.drain,
+		public: public,
+		peers:  peer.Handler{Holder: appender, Writer: func() string { return appender.Writer().String() }},
+		start:  appender.Start, started: handler.SetReady, refuse: handler.Drain,
+		finish: func(ctx context.Context) error {
+			stopTasks()
+			running.Wait()
+			return appender.Close(ctx)
+		},
+	}
+	return l.run(ctx)
 }
 
 // check refuses flags that cannot be, before a store is made.
@@ -283,7 +302,8 @@ func (f *serveFlags) held(st store.Store, tables catalog.Tables, appender *inges
 				switch {
 				case l.Writer == appender.Writer():
 				case l.Holder != l.Writer:
-					peers = append(peers, peer.Peer{Name: l.Writer.String(), Note: "it is dead, and its journal is being taken over"})
+					name := l.Writer.String()
+					peers = append(peers, peer.Peer{Name: name, Writer: name, Note: "it is dead, and its journal is being taken over"})
 				default:
 					name := l.Writer.String()
 					peers = append(peers, peer.Peer{Name: name + " at " + l.Address, URL: l.Address, Writer: name})
@@ -334,53 +354,4 @@ func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.St
 			"run promtsd index build")
 	}
 	return settings, nil
-}
-
-// listen serves until ctx ends, then lets the requests under way finish. Requests are refused until the appender has
-// started.
-func (f *serveFlags) listen(
-	ctx context.Context, logger *slog.Logger, all http.Handler, handler *adapter.Handler, appender *ingest.Appender,
-) error {
-	server := &http.Server{
-		Handler:           all,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       2 * time.Minute, // of a whole request: a sender that trickles holds memory
-		IdleTimeout:       5 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
-	var g run.Group
-	stop := make(chan struct{})
-	g.Add(func() error {
-		select {
-		case <-ctx.Done():
-			logger.Info("stopping: requests under way are finished, new ones refused")
-		case <-stop:
-		}
-		return nil
-	}, func(error) { close(stop) })
-	starting, cancelStart := context.WithCancel(ctx)
-	g.Add(func() error {
-		if err := appender.Start(starting); err != nil {
-			return fmt.Errorf("start the write path: %w", err)
-		}
-		handler.SetReady()
-		<-stop
-		return nil
-	}, func(error) { cancelStart() })
-	g.Add(func() error {
-		if err := web.ListenAndServe(server, &f.web, logger); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve HTTP: %w", err)
-		}
-		return nil
-	}, func(error) {
-		handler.Drain()
-		drain, cancel := context.WithTimeout(context.Background(), f.drain)
-		defer cancel()
-		if err := server.Shutdown(drain); err != nil {
-			logger.Warn("requests were cut off", "err", err, "drain_timeout", f.drain)
-			_ = server.Close()
-		}
-		logger.Info("stopped")
-	})
-	return g.Run()
 }

@@ -30,7 +30,7 @@ func (a *Appender) bucketOf(s *series) int {
 	if a.Settings.Schema.SaltWidth == 0 {
 		return turn % buckets
 	}
-	lane := a.Settings.Schema.Bucket(s.tsuid) % a.lanes
+	lane := a.Settings.Schema.Bucket([]byte(s.tsuid)) % a.lanes
 	return lane + turn%(buckets/a.lanes)*a.lanes
 }
 

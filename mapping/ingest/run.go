@@ -82,11 +82,11 @@ func (a *Appender) Close(ctx context.Context) error {
 	err := a.flushAll(ctx)
 	a.stopKeeping()
 	a.kept.Wait()
-	w := a.journal.Swap(nil)
+	defer a.journal.Store(nil) // not before the lease is gone: until then others ask for this writer's samples
 	if err != nil {
 		return fmt.Errorf("samples stay in the journal, to be replayed: %w", err)
 	}
-	if w != nil {
+	if w := a.journal.Load(); w != nil {
 		return w.Close(ctx)
 	}
 	return nil

@@ -154,15 +154,15 @@ func nearScale(floats []float64, other scale) scale {
 	const closeness = 1. / 32 // of the distance between decimals, within which one value in 16 is by chance
 	count := min(len(floats), nearSamples)
 	for power := integers + 1; power <= maxPower; power++ {
-		close, ten := 0, tens[power]
-		for i := range count {
+		far, ten := 0, tens[power]
+		for i := 0; i < count && far*8 <= count; i++ {
 			v := floats[i*len(floats)/count]
 			x := math.RoundToEven(v * ten)
-			if v != 0 && math.Abs(x) < exact*closeness && math.Abs(v-x/ten)*ten < closeness {
-				close++
+			if v == 0 || math.Abs(x) >= exact*closeness || math.Abs(v-x/ten)*ten >= closeness {
+				far++
 			}
 		}
-		if close*8 >= count*7 {
+		if far*8 <= count {
 			return power | near
 		}
 	}

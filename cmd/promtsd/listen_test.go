@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/promtsd/promtsd/adapter/peer"
+	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+)
+
+// While what is held is being stored, other promtsd are answered for it, and clients are refused.
+func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
+	addr, err := unusedAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusing, started atomic.Bool
+	begun, goOn, storing, stored := make(chan bool), make(chan bool), make(chan bool), make(chan bool)
+	systemd := false
+	file := ""
+	l := listener{
+		web: &web.FlagConfig{
+			WebListenAddresses: &[]string{addr}, WebSystemdSocket: &systemd, WebConfigFile: &file,
+		},
+		logger: slog.New(slog.DiscardHandler), drain: time.Minute,
+		public: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refusing.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			} else if r.URL.Path == "/slow" {
+				begun <- true
+				<-goOn
+				fmt.Fprint(w, "slow")
+			}
+		}),
+		peers:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "held") }),
+		start:   func(context.Context) error { return nil },
+		started: func() { started.Store(true) },
+		refuse:  func() { refusing.Store(true) },
+		finish: func(context.Context) error {
+			storing <- true
+			<-stored
+			return io.ErrUnexpectedEOF
+		},
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	get := func(path string) string {
+		res, err := client.Get("http://" + addr + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		return fmt.Sprint(res.StatusCode, " ", string(text), err)
+	}
+	expect := func(when, path, want string) {
+		t.Helper()
+		if got := get(path); got != want {
+			t.Errorf("%s: %s answers %q, want %q", when, path, got, want)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.run(ctx) }()
+	promtest.Until(t, "it listens", func(context.Context) error {
+		if got := get("/"); got != "200 <nil>" || !started.Load() {
+			return fmt.Errorf("/ answers %s", got)
+		}
+		return nil
+	})
+	slow := make(chan string)
+	go func() { slow <- get("/slow") }()
+	<-begun
+	stop()
+	promtest.Until(t, "it refuses", func(context.Context) error {
+		if got := get("/"); got != "503 <nil>" {
+			return fmt.Errorf("/ answers %s", got)
+		}
+		return nil
+	})
+	expect("while a request is under way", peer.Path, "200 held<nil>")
+	select {
+	case <-storing:
+		t.Error("what is held is stored while a request is under way")
+	default:
+	}
+	close(goOn)
+	if got, want := <-slow, "200 slow<nil>"; got != want {
+		t.Errorf("the request under way is answered %q, want %q", got, want)
+	}
+	<-storing
+	expect("while what is held is stored", peer.Path, "200 held<nil>")
+	expect("while what is held is stored", "/", "503 <nil>")
+	close(stored)
+	if err := <-ended; !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("it ends with %v, want the error of storing", err)
+	}
+	if got := get(peer.Path); got[:3] == "200" {
+		t.Errorf("at the end, peers are answered %q", got)
+	}
+}
