@@ -158,7 +158,7 @@ func nearScale(floats []float64, other scale) scale {
 		for i := 0; i < count && far*8 <= count; i++ {
 			v := floats[i*len(floats)/count]
 			x := math.RoundToEven(v * ten)
-			if v == 0 || math.Abs(x) >= exact*closeness || math.Abs(v-x/ten)*ten >= closeness {
+			if near := v != 0 && math.Abs(x) < exact*closeness && math.Abs(v-x/ten)*ten < closeness; !near { // NaN is not
 				far++
 			}
 		}
