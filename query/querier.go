@@ -24,6 +24,7 @@ type Config struct {
 	Index     *index.Reader
 	Held      Holder // nil: nothing is held
 	MaxSeries int    // series that one Select may find; 0: no limit
+	MaxBytes  int64  // memory of the series that one Select finds; 0: no limit
 
 	// Concurrency is how many calls of the store one query makes at a time; default 4.
 	Concurrency int
@@ -69,7 +70,7 @@ func New(c Config) *Querier {
 
 // Select finds the series that match all matchers and yields their samples from mint to maxt, inclusive, in
 // milliseconds. With labelsOnly it yields the series without samples: those that were active on a day of the range.
-// ErrLimit says that more series match than MaxSeries.
+// ErrLimit says that more series match than MaxSeries, or that they take more than MaxBytes.
 func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (SeriesSet, error) {
 	found, err := q.find(ctx, mint, maxt, matchers)
 	if err != nil {
@@ -85,12 +86,15 @@ func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool,
 
 // find asks the index.
 func (q *Querier) find(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) (index.Result, error) {
-	found, err := q.Index.Select(ctx, mint, maxt, q.MaxSeries, matchers...)
-	if errors.Is(err, index.ErrTooMany) {
+	found, err := q.Index.Select(ctx, mint, maxt, index.Limits{Series: q.MaxSeries, Bytes: q.MaxBytes}, matchers...)
+	switch {
+	case errors.Is(err, index.ErrTooMany):
 		return found, fmt.Errorf("%w: more than %d series match %s; narrow the selector, or raise --query.max-series",
 			ErrLimit, q.MaxSeries, formatMatchers(matchers))
-	}
-	if err != nil {
+	case errors.Is(err, index.ErrTooLarge):
+		return found, fmt.Errorf("%w: to find the series that match %s takes more than %d bytes of memory; narrow the selector, "+
+			"or its time range, or raise --query.max-memory", ErrLimit, formatMatchers(matchers), q.MaxBytes)
+	case err != nil:
 		return found, err
 	}
 	q.metrics.selects.Inc()

@@ -308,6 +308,22 @@ func TestSelect_LabelsOnlyYieldsTheSeriesOfTheDays(t *testing.T) {
 	}
 }
 
+func TestSelect_RefusesSeriesThatTakeTooMuchMemory(t *testing.T) {
+	st := storetest.NewMem()
+	db := newDatabase(t, st, nil)
+	db.fill(t, 5, 1, 1)
+	for most, refused := range map[int64]bool{0: false, 400: true, 10_000: false} {
+		other := db.withQuerier(st, func(c *query.Config) { c.MaxBytes = most })
+		set, err := other.querier.Select(t.Context(), start, start, false, named("m"))
+		if err == nil {
+			set.Close()
+		}
+		if refused != errors.Is(err, query.ErrLimit) || refused && !strings.Contains(err.Error(), "400 bytes") {
+			t.Errorf("at most %d bytes: got %v", most, err)
+		}
+	}
+}
+
 func TestSelect_RefusesMoreSeriesThanAllowed(t *testing.T) {
 	st := storetest.NewMem()
 	db := newDatabase(t, st, nil)

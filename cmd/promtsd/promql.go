@@ -35,8 +35,8 @@ func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
 		Default("5m").SetValue(&f.lookback)
 	cmd.Flag("query.max-samples", "Samples that a PromQL query may hold at a time.").Default("50000000").IntVar(&f.maxSamples)
 	cmd.Flag("query.max-concurrency", "PromQL queries that run at a time; others wait.").Default("20").IntVar(&f.concurrency)
-	cmd.Flag("query.max-memory", "Memory of the samples that the selectors of a PromQL query find, as chunks, and of the "+
-		"exemplars that a query for those finds; 0 is any.").
+	cmd.Flag("query.max-memory", "Memory of the series that a selector finds, for whichever purpose; of the samples of a PromQL "+
+		"query, as chunks; and of the exemplars that a query for those finds. 0 is any.").
 		Default("512MiB").BytesVar(&f.maxMemory)
 	cmd.Flag("web.enable-otlp-receiver", "Take OTLP metrics at /api/v1/otlp/v1/metrics.").BoolVar(&f.otlp)
 	return f

@@ -178,7 +178,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 		return err
 	}
 	querier := query.New(query.Config{
-		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.logger,
+		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, MaxBytes: int64(f.promql.maxMemory), Registerer: o.registry, Logger: o.logger,
 		Index: index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
 		Held:  f.held(o.store, o.settings.Tables, appender), Concurrency: f.concurrency, Costs: f.costs(),
 	})

@@ -83,7 +83,7 @@ func TestBuild_IndexFindsWhatRowKeysFind(t *testing.T) {
 					spans[[2]int64{max(0, first-3*day), first + 3*day - 1}] = true
 				}
 			}
-			all, err := byRowKeys.Select(t.Context(), 0, mapping.MaxTime, 0)
+			all, err := byRowKeys.Select(t.Context(), 0, mapping.MaxTime, index.Limits{})
 			if err != nil || len(all.Series) == 0 {
 				t.Fatalf("select all by row keys: %d series, %v", len(all.Series), err)
 			}
@@ -99,11 +99,11 @@ func TestBuild_IndexFindsWhatRowKeysFind(t *testing.T) {
 			found := 0
 			for span := range spans {
 				for text, matchers := range selectors {
-					want, err := byRowKeys.Select(t.Context(), span[0], span[1], 0, matchers...)
+					want, err := byRowKeys.Select(t.Context(), span[0], span[1], index.Limits{}, matchers...)
 					if err != nil {
 						t.Fatal(err)
 					}
-					got, err := byIndex.Select(t.Context(), span[0], span[1], 0, matchers...)
+					got, err := byIndex.Select(t.Context(), span[0], span[1], index.Limits{}, matchers...)
 					if err != nil {
 						t.Fatal(err)
 					}

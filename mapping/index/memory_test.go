@@ -62,7 +62,7 @@ func (db *database) selected(
 	r *index.Reader, first, last index.Day, ms ...*labels.Matcher,
 ) (found []string, road index.Road) {
 	db.t.Helper()
-	result, err := r.Select(db.t.Context(), int64(first)*day, int64(last)*day+day-1, 0, ms...)
+	result, err := r.Select(db.t.Context(), int64(first)*day, int64(last)*day+day-1, index.Limits{}, ms...)
 	if err != nil {
 		db.t.Fatal(err)
 	}

@@ -16,8 +16,23 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// ErrTooMany is returned when more series match than were allowed.
-var ErrTooMany = errors.New("too many series")
+// A Select that goes beyond one of its Limits ends with one of these.
+var (
+	ErrTooMany  = errors.New("too many series")
+	ErrTooLarge = errors.New("the series take too much memory")
+)
+
+// Limits bound a Select; 0 is no bound.
+type Limits struct {
+	Series int   // that match
+	Bytes  int64 // of memory for the series found, and for those looked at where that takes memory
+}
+
+// What an entry takes besides its TSUID and its labels' texts.
+const (
+	foundBytes = 96
+	seenBytes  = 72
+)
 
 // Config is what a Reader needs.
 type Config struct {
@@ -76,8 +91,10 @@ type Result struct {
 const pageSize = 4096
 
 // Select returns the series that match all matchers and may have samples from mint to maxt, inclusive, in
-// milliseconds. A label that a series lacks counts as empty. More than limit series (0: no limit) are ErrTooMany.
-func (r *Reader) Select(ctx context.Context, mint, maxt int64, limit int, matchers ...*labels.Matcher) (Result, error) {
+// milliseconds. A label that a series lacks counts as empty.
+func (r *Reader) Select(
+	ctx context.Context, mint, maxt int64, limits Limits, matchers ...*labels.Matcher,
+) (Result, error) {
 	mint, maxt = max(mint, 0), min(maxt, mapping.MaxTime)
 	if mint > maxt {
 		return Result{}, nil
@@ -92,7 +109,7 @@ func (r *Reader) Select(ctx context.Context, mint, maxt int64, limit int, matche
 		return Result{Road: NoRoad}, err
 	}
 	s := &selection{
-		r: r, p: p, limit: limit, first: DayOf(mint), days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
+		r: r, p: p, limits: limits, first: DayOf(mint), days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
 	}
 	road := r.road(shelf, mint, maxt)
 	if road == MemoryRoad {
@@ -200,7 +217,8 @@ func isLong(mint, maxt int64) bool { return int(DayOf(maxt))-int(DayOf(mint)) >=
 type selection struct {
 	r          *Reader
 	p          *predicate
-	limit      int
+	limits     Limits
+	bytes      int64
 	first      Day
 	seen       map[string]int   // TSUIDs met, where the sources may repeat them, and their position in active
 	active     []uint64         // bit i: active on the day first+i
@@ -287,6 +305,9 @@ func (s *selection) run(ctx context.Context, src source) error {
 				at = len(s.active)
 				s.seen[string(s.page[start:])] = at
 				s.active = append(s.active, 0)
+				if err := s.take(seenBytes + len(s.page) - start); err != nil {
+					return err
+				}
 			}
 			if src.dayOf != nil {
 				s.active[at] |= 1 << (src.dayOf(row.Key) - s.first) // of no use where the range is long
@@ -317,7 +338,7 @@ func (s *selection) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.limit > 0 && len(s.found)+len(matched) > s.limit {
+	if s.limits.Series > 0 && len(s.found)+len(matched) > s.limits.Series {
 		return ErrTooMany
 	}
 	found, err := s.r.resolve(ctx, matched)
@@ -328,8 +349,19 @@ func (s *selection) flush(ctx context.Context) error {
 		// The matchers themselves have the last word.
 		if s.p.matchesLabels(f.Labels) {
 			s.found = append(s.found, f)
+			if err := s.take(foundBytes + len(f.TSUID) + int(f.Labels.ByteSize())); err != nil {
+				return err
+			}
 		}
 	}
 	s.page, s.ends = s.page[:0], s.ends[:0]
+	return nil
+}
+
+// take counts memory.
+func (s *selection) take(bytes int) error {
+	if s.bytes += int64(bytes); s.limits.Bytes > 0 && s.bytes > s.limits.Bytes {
+		return ErrTooLarge
+	}
 	return nil
 }

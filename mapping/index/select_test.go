@@ -205,7 +205,7 @@ func TestSelect_FindsTheSeriesThatMatch(t *testing.T) {
 			r := db.reader(complete)
 			for _, c := range cases {
 				for _, mint := range []int64{noon, 0} { // by days, by the list of all
-					result, err := r.Select(t.Context(), mint, noon, 0, c.matchers...)
+					result, err := r.Select(t.Context(), mint, noon, index.Limits{}, c.matchers...)
 					if err != nil {
 						t.Fatalf("%s, index %v, from %d, %v: %v", schema, complete, mint, c.matchers, err)
 					}
@@ -252,7 +252,7 @@ func TestSelect_ReadsTheDaysOfTheRange(t *testing.T) {
 		{-5, -1, ""},
 		{mapping.MaxTime + 1, 1 << 62, ""},
 	} {
-		result, err := r.Select(t.Context(), c.mint, c.maxt, 0, eq("__name__", "m"))
+		result, err := r.Select(t.Context(), c.mint, c.maxt, index.Limits{}, eq("__name__", "m"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestSelect_ByRowKeysReadsTheHoursOfTheRange(t *testing.T) {
 			{noon + mapping.HourMs, noon + 2*mapping.HourMs, 0}, {0, mapping.MaxTime, 1},
 		} {
 			for _, m := range []*labels.Matcher{eq("__name__", "m"), eq("k", "v")} { // with ranges, with the filter alone
-				result, err := r.Select(t.Context(), c.mint, c.maxt, 0, m)
+				result, err := r.Select(t.Context(), c.mint, c.maxt, index.Limits{}, m)
 				if err != nil || len(result.Series) != c.want {
 					t.Errorf("%s, %s from %d to %d: got %v, %v, want %d", schema, m, c.mint, c.maxt, result.Series, err, c.want)
 				}
@@ -301,7 +301,7 @@ func TestSelect_ByRowKeysFindsSeriesWithoutRows(t *testing.T) {
 	db.writer.PutDay(&b, waiting, index.DayOf(noon), 1, nil)
 	db.apply(&b)
 	for mint, want := range map[int64]int{noon: 1, noon - day: 2, 0: 2} {
-		result, err := db.reader(false).Select(t.Context(), mint, noon, 0, eq("__name__", "m"))
+		result, err := db.reader(false).Select(t.Context(), mint, noon, index.Limits{}, eq("__name__", "m"))
 		if err != nil || len(result.Series) != want || !slices.Contains(result.Hours, mapping.BaseTime(noon)) {
 			t.Errorf("from %d: got %v in the hours %v, %v, want %d series", mint, result.Series, result.Hours, err, want)
 		}
@@ -318,7 +318,7 @@ func TestSelect_ListsBothTSUIDsOfOneLabelSet(t *testing.T) {
 		for _, matchers := range [][]*labels.Matcher{
 			{eq("__name__", "m"), eq("é", "1")}, {eq("é", "1")}, {re("é", "1|3")}, {ne("é", "2"), ne("é", "")},
 		} {
-			result, err := db.reader(complete).Select(t.Context(), noon, noon, 0, matchers...)
+			result, err := db.reader(complete).Select(t.Context(), noon, noon, index.Limits{}, matchers...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -351,7 +351,7 @@ func TestSelect_OfARepeatedLabelTheLastTagCounts(t *testing.T) {
 			{eq("k", "2"), 1}, {eq("k", "1"), 0}, {ne("k", "1"), 1}, {eq("é", "4"), 1}, {eq("é", "3"), 0},
 			{eq("__name__", "m"), 1}, {eq("__name__", "another"), 0}, {re("__name__", ".+"), 1},
 		} {
-			result, err := r.Select(t.Context(), noon, noon, 0, c.m)
+			result, err := r.Select(t.Context(), noon, noon, index.Limits{}, c.m)
 			if err != nil || len(result.Series) != c.found {
 				t.Errorf("index %v, %s: got %v, %v, want %d series", complete, c.m, result.Series, err, c.found)
 				continue
@@ -383,7 +383,7 @@ func TestSelect_PassesOverWhatIsNoSeries(t *testing.T) {
 			for _, matchers := range [][]*labels.Matcher{
 				{eq("__name__", "m")}, {re("__name__", ".*")}, {ne("k", "x")}, {re("k", ".*")},
 			} {
-				result, err := db.reader(complete).Select(t.Context(), mint, noon, 0, matchers...)
+				result, err := db.reader(complete).Select(t.Context(), mint, noon, index.Limits{}, matchers...)
 				if err != nil || len(result.Series) != 1 || string(result.Series[0].TSUID) != string(good) {
 					t.Errorf("index %v, from %d, %v: got %v, %v, want the one good series", complete, mint, matchers, result, err)
 				}
@@ -413,7 +413,7 @@ func TestSelect_PagesAndLimit(t *testing.T) {
 		{re("k", "v..0."), 500, 500}, {re("k", "v..0."), 499, -1}, {eq("k", "v4999"), 1, 1},
 	} {
 		for _, mint := range []int64{noon, 0} {
-			result, err := r.Select(t.Context(), mint, noon+day, c.limit, eq("__name__", "m"), c.m)
+			result, err := r.Select(t.Context(), mint, noon+day, index.Limits{Series: c.limit}, eq("__name__", "m"), c.m)
 			if c.want < 0 {
 				if !errors.Is(err, index.ErrTooMany) {
 					t.Errorf("%s, limit %d: got %d series, %v, want ErrTooMany", c.m, c.limit, len(result.Series), err)
@@ -442,7 +442,7 @@ func TestSelect_ErrorOfTheStoreComesBack(t *testing.T) {
 		for _, when := range []storetest.When{storetest.Before, storetest.Midway} {
 			for call := 1; ; call++ {
 				st := storetest.Faulty(db.store, storetest.Fault{Call: call, When: when, Rows: 1})
-				result, err := newReader(st, settings).Select(t.Context(), 0, noon, 0, re("__name__", "m.*"), re("k", "[0-9]"))
+				result, err := newReader(st, settings).Select(t.Context(), 0, noon, index.Limits{}, re("__name__", "m.*"), re("k", "[0-9]"))
 				if st.Calls(storetest.Any) < call {
 					if err != nil || len(result.Series) != 3 || call < 4 {
 						t.Errorf("after %d calls: got %v, %v", call-1, result, err)
@@ -457,7 +457,7 @@ func TestSelect_ErrorOfTheStoreComesBack(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := db.reader(true).Select(ctx, 0, noon, 0, eq("__name__", "m")); !errors.Is(err, context.Canceled) {
+	if _, err := db.reader(true).Select(ctx, 0, noon, index.Limits{}, eq("__name__", "m")); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: got %v", err)
 	}
 }
