@@ -240,6 +240,14 @@ func (f *serveFlags) check() error {
 	if f.concurrency < 1 || f.indexSeries < 0 || f.refresh != 0 && f.refresh < 100*time.Millisecond {
 		return errors.New("--query.concurrency must be 1 or more, --index.max-series 0 or more, --index.refresh 0 or 100ms or more")
 	}
+	for name, limit := range map[string]int{
+		"write.max-labels": f.limits.Labels, "write.max-label-name-bytes": f.limits.LabelName,
+		"write.max-label-value-bytes": f.limits.LabelValue,
+	} {
+		if limit < 1 {
+			return fmt.Errorf("--%s is %d, must be 1 or more", name, limit)
+		}
+	}
 	if f.hold.Term < time.Second {
 		return fmt.Errorf("--write.lease is %v, must be 1s or more", f.hold.Term)
 	}
