@@ -202,7 +202,7 @@ func BenchmarkWrite_Journal(b *testing.B) {
 			start := (time.Now().UnixMilli()/mapping.HourMs - 1) * mapping.HourMs
 			var sources [groups]*benchBodies
 			for i := range sources {
-				sources[i] = newBenchBodies(message, i*requestSamples, start)
+				sources[i] = newBenchBodies(message, newBenchValues, i*requestSamples, start)
 			}
 			bodies := make([][]byte, b.N+groups)
 			for i := range bodies {

@@ -44,19 +44,27 @@ func targetSeries(n int) []prompb.Label {
 // is scraped up to 3 ms early or late.
 type benchValues struct {
 	n     int // of the series
+	kind  int // 0 to 7, of those eight
 	whole int64
 	real  float64
 }
 
 func newBenchValues(n int) benchValues {
 	r := benchRandom(n, -1)
-	s := benchValues{n: n, whole: int64(r % 10_000_000), real: float64(r>>11) / (1 << 46)}
-	switch n % 8 {
+	s := benchValues{n: n, kind: n % 8, whole: int64(r % 10_000_000), real: float64(r>>11) / (1 << 46)}
+	switch s.kind {
 	case 4: // pages
 		s.whole = int64(r % 1_000_000)
 	case 5: // small
 		s.whole = int64(r % 500)
 	}
+	return s
+}
+
+// newDecimalValues is newBenchValues, but a series of floats with all digits has decimals.
+func newDecimalValues(n int) benchValues {
+	s := newBenchValues(n)
+	s.kind = min(s.kind, 6)
 	return s
 }
 
@@ -67,7 +75,7 @@ func (s *benchValues) next(scrape int, t int64) mapping.Sample {
 	if jitter {
 		t += int64(r>>56)%7 - 3
 	}
-	switch kind := s.n % 8; kind {
+	switch s.kind {
 	case 4:
 		s.whole = max(s.whole+int64(r%129)-64, 0)
 		return mapping.Sample{T: t, V: float64(s.whole * 4096)}
@@ -81,7 +89,7 @@ func (s *benchValues) next(scrape int, t int64) mapping.Sample {
 		s.real += float64(int64(r)) / math.MaxInt64
 		return mapping.Sample{T: t, V: s.real}
 	default:
-		switch counter := s.n/8*4 + kind; {
+		switch counter := s.n/8*4 + s.kind; {
 		case counter%3 != 0:
 			s.whole += int64(r % 1001)
 		case counter%2 == 0:
@@ -98,7 +106,7 @@ func (s *benchValues) drawn(v float64) (bits float64) {
 	if s.n/8%10 == 0 {
 		bits = math.Log2(7)
 	}
-	switch kind := s.n % 8; kind {
+	switch s.kind {
 	case 4:
 		return bits + math.Log2(129)
 	case 5:
@@ -109,7 +117,7 @@ func (s *benchValues) drawn(v float64) (bits float64) {
 		v = math.Abs(v)
 		return bits + math.Log2(2/(math.Nextafter(v, math.Inf(1))-v)) // the float64s from 1 below to 1 above
 	default:
-		switch counter := s.n/8*4 + kind; {
+		switch counter := s.n/8*4 + s.kind; {
 		case counter%3 != 0:
 			return bits + math.Log2(1001)
 		case counter%2 == 0:
@@ -121,11 +129,11 @@ func (s *benchValues) drawn(v float64) (bits float64) {
 }
 
 // drawnBytes is what drawn says of an average sample. All kinds of series are among the first 960 in their shares.
-func drawnBytes(scrapes int) float64 {
+func drawnBytes(values func(n int) benchValues, scrapes int) float64 {
 	const series = 960
 	bits := 0.0
 	for n := range series {
-		s := newBenchValues(n)
+		s := values(n)
 		for scrape := range scrapes {
 			bits += s.drawn(s.next(scrape, 0).V)
 		}
@@ -153,10 +161,10 @@ type benchBodies struct {
 }
 
 // newBenchBodies makes bodies of a message for the series from the first on, scraped every scrapeMs from start.
-func newBenchBodies(message string, first int, start int64) *benchBodies {
+func newBenchBodies(message string, values func(n int) benchValues, first int, start int64) *benchBodies {
 	m := &benchBodies{start: start}
 	for n := first; n < first+requestSamples; n++ {
-		m.series = append(m.series, newBenchValues(n))
+		m.series = append(m.series, values(n))
 	}
 	if message == messageV1 {
 		for _, s := range m.series {
@@ -203,7 +211,7 @@ func (m *benchBodies) next() (body []byte, err error) {
 // TestBenchBodies_SayTheSameInBothMessages also sees that the data is of the kind that was meant.
 func TestBenchBodies_SayTheSameInBothMessages(t *testing.T) {
 	const first, start, scrapes = 2000, 1_700_000_000_000, 50
-	v1, v2 := newBenchBodies(messageV1, first, start), newBenchBodies(messageV2, first, start)
+	v1, v2 := newBenchBodies(messageV1, newBenchValues, first, start), newBenchBodies(messageV2, newBenchValues, first, start)
 	wholes, early, known := 0, 0, map[string]bool{}
 	for scrape := range scrapes {
 		one, two := new(prompb.WriteRequest), new(writev2.Request)

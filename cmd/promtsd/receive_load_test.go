@@ -22,6 +22,7 @@ type benchLoad struct {
 	message         string
 	series, scrapes int
 	start           int64
+	values          func(n int) benchValues
 }
 
 func newBenchLoad(b *testing.B, message string, series, scrapes int) benchLoad {
@@ -32,7 +33,7 @@ func newBenchLoad(b *testing.B, message string, series, scrapes int) benchLoad {
 		}
 	}
 	now := time.Now().UnixMilli() / scrapeMs * scrapeMs
-	return benchLoad{message, series, scrapes, now - int64(scrapes)*scrapeMs}
+	return benchLoad{message, series, scrapes, now - int64(scrapes)*scrapeMs, newBenchValues}
 }
 
 func (l benchLoad) samples() int { return l.series * l.scrapes }
@@ -62,7 +63,7 @@ func (l benchLoad) check(b *testing.B, url string) {
 		if len(samples) != l.scrapes {
 			b.Fatalf("series %d has %d samples, want %d", n, len(samples), l.scrapes)
 		}
-		values := newBenchValues(n)
+		values := l.values(n)
 		for scrape, got := range samples {
 			want := values.next(scrape, l.start+int64(scrape)*scrapeMs)
 			if got.T != want.T || math.Float64bits(got.V) != math.Float64bits(want.V) {
@@ -111,7 +112,7 @@ func (m *making) next() ([]byte, error) {
 func (l benchLoad) making() []benchSource {
 	var sources []benchSource
 	for first := 0; first < l.series; first += requestSamples {
-		sources = append(sources, &making{newBenchBodies(l.message, first, l.start), l.scrapes})
+		sources = append(sources, &making{newBenchBodies(l.message, l.values, first, l.start), l.scrapes})
 	}
 	return sources
 }
