@@ -27,7 +27,7 @@ type Config struct {
 	// Site are properties of hbase-site.xml over those of the harness: a shorter scanner lease, other RPC time-outs.
 	Site map[string]string
 	// JVM are further flags of Java for the master and the region servers. By default these are quick to start and small:
-	// -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1. A benchmark wants -Xmx2g -XX:TieredStopAtLevel=4.
+	// -Xmx1g -XX:+UseSerialGC -XX:TieredStopAtLevel=1. A benchmark wants -Xmx2g -XX:TieredStopAtLevel=4.
 	JVM []string
 }
 

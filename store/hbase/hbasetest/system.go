@@ -190,7 +190,7 @@ func (sys *system) server(name string, ready func(*server) error, jvm []string, 
 // java is a run of Java on the cluster's jars and configuration; args begin with further flags of Java's.
 func (sys *system) java(args ...string) *exec.Cmd {
 	flags := []string{
-		"-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData", quickStart,
+		"-Xmx1g", "-XX:+UseSerialGC", "-XX:-UsePerfData", quickStart,
 		"-Djava.io.tmpdir=" + filepath.Join(sys.dir, "tmp"), "-Djava.net.preferIPv4Stack=true",
 		// What HBase and Hadoop take from inside Java, which is closed since 17.
 		"--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.nio=ALL-UNNAMED",
