@@ -55,11 +55,16 @@ func judge(err error, tried int, jitter float64) verdict {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// It waited for its turn to be sent.
 		return verdict{step: again, pause: pause(tried, jitter), reason: "busy"}
+	case errors.Is(err, wire.ErrMalformed) && tried < unreadable:
+		return verdict{step: relocate, pause: pause(tried, jitter), reason: "malformed", maybe: true}
 	default:
-		// An answer that cannot be read.
+		// An answer that cannot be read, or from which it cannot be known what has happened.
 		return verdict{step: giveUp, class: ErrUnavailable, reason: "malformed", maybe: true}
 	}
 }
+
+// unreadable is the number of answers to one request that cannot be read after which that is not taken for an accident.
+const unreadable = 3
 
 func judgeLookup(err error, tried int, jitter float64) verdict {
 	for _, class := range []error{ErrNoTable, ErrTableDisabled} {
