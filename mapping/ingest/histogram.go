@@ -35,22 +35,31 @@ func (j *job) takeHistogram(
 // offsetOf is the offset of a time in its row.
 func offsetOf(at int64) uint32 { return uint32(at % mapping.HourMs) }
 
+// eachHistogram calls f with each of a request's histograms that is accepted: its place in the list of series, its time, and what
+// cells hold, which is valid until f returns.
+func (j *job) eachHistogram(
+	req *mapping.WriteRequest, t terms, result *mapping.WriteResult, f func(series int, at int64, stored []byte),
+) {
+	for _, h := range req.Histograms {
+		if j.series[h.Series] == nil {
+			continue // refused with its series
+		}
+		if at, stored, ok := j.takeHistogram(req, h, t, result); ok {
+			f(h.Series, at, stored)
+			result.Histograms++
+		}
+	}
+}
+
 // placeHistograms puts the histograms of a request into open rows, and the index rows that are missing into the batch.
 func (a *Appender) placeHistograms(
 	j *job, req *mapping.WriteRequest, t terms, number uint64, result *mapping.WriteResult,
 ) (grown, repeats int) {
-	for _, h := range req.Histograms {
-		s := j.series[h.Series]
-		if s == nil {
-			continue // refused with its series
-		}
-		at, stored, ok := j.takeHistogram(req, h, t, result)
-		if !ok {
-			continue
-		}
+	j.eachHistogram(req, t, result, func(series int, at int64, stored []byte) {
 		j.point = mapping.AppendHistogramPoint(j.point[:0], offsetOf(at), stored)
-		s = a.lock(s)
-		j.series[h.Series] = s
+		s := a.lock(j.series[series])
+		defer s.mu.Unlock()
+		j.series[series] = s
 		row := s.openRow(mapping.BaseTime(at), a.startBase)
 		if !row.indexed {
 			a.putIndex(j, s, index.DayOf(at), t.now)
@@ -61,13 +70,11 @@ func (a *Appender) placeHistograms(
 		row.mixed = true
 		more, repeat := row.addPoint(offsetOf(at), j.point)
 		s.arrived = max(s.arrived, t.now)
-		s.mu.Unlock()
-		result.Histograms++
 		grown += more
 		if repeat {
 			repeats++
 		}
-	}
+	})
 	return grown, repeats
 }
 
@@ -76,24 +83,16 @@ func (a *Appender) placeHistograms(
 func (a *Appender) directHistograms(
 	j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult,
 ) (given int64) {
-	for _, h := range req.Histograms {
-		s := j.series[h.Series]
-		if s == nil {
-			continue // refused with its series
-		}
-		at, stored, ok := j.takeHistogram(req, h, t, result)
-		if !ok {
-			continue
-		}
+	j.eachHistogram(req, t, result, func(series int, at int64, stored []byte) {
+		s := j.series[series]
 		j.tsuid = append(j.tsuid[:0], s.tsuid...)
 		j.row = a.Settings.Schema.AppendRowKey(j.row[:0], j.tsuid, mapping.BaseTime(at))
 		j.cell = mapping.AppendHistogramQualifier(j.cell[:0], offsetOf(at))
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		a.putIndex(j, s, index.DayOf(at), t.now)
 		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell, s.cellTime(at, t.now), stored)
 		given = max(given, s.runTime)
-		s.mu.Unlock()
-		result.Histograms++
-	}
+	})
 	return given
 }
