@@ -197,8 +197,12 @@ func (it *CellIter) Rest() []byte { return it.block[it.pos:] }
 // Err is nil when all cells handed out so far were well formed.
 func (it *CellIter) Err() error { return it.err }
 
+// shown is how many bytes of a cell that cannot be read its error shows.
+const shown = 64
+
 func (it *CellIter) fail(what string) bool {
-	it.err = fmt.Errorf("parse cell block: %w: %s (cell %d at byte %d of %d)",
-		ErrMalformed, what, it.count, it.pos, len(it.block))
+	rest := it.block[it.pos:]
+	it.err = fmt.Errorf("parse cell block: %w: %s (cell %d at byte %d of %d, which begins %x)",
+		ErrMalformed, what, it.count, it.pos, len(it.block), rest[:min(len(rest), shown)])
 	return false
 }
