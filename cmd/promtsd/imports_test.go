@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 		"mapping/uid",
 		"store", "store/cellio", "store/pebble", "store/hbase", "store/hbase/client",
 	},
-	"cmd/promtsd/promtest": {},
+	"cmd/promtsd/promtest": {"store/storetest/child"},
 
 	"adapter":      {"adapter/wire", "query", "mapping", "store"},
 	"adapter/wire": {"mapping"},
@@ -49,15 +49,16 @@ var mayImport = map[string][]string{
 	"mapping/uid":       {"mapping", "store"},
 	"mapping":           {},
 
-	"store/pebble":    {"store"},
-	"store/storetest": {"store"},
-	"store/cellio":    {"store"},
+	"store/pebble":          {"store"},
+	"store/storetest":       {"store"},
+	"store/storetest/child": {},
+	"store/cellio":          {"store"},
 
 	"store/hbase/wire":      {},
 	"store/hbase/rpc":       {"store/hbase/wire"},
 	"store/hbase/client":    {"store/hbase/rpc", "store/hbase/wire"},
 	"store/hbase":           {"store", "store/hbase/client", "store/hbase/wire"},
-	"store/hbase/hbasetest": {},
+	"store/hbase/hbasetest": {"store/storetest/child"},
 	"store":                 {},
 }
 

@@ -11,9 +11,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
 // Prometheus returns the path of a Prometheus server built from the version that testdata/prometheus/go.mod requires.
@@ -54,7 +55,7 @@ func prometheusBinary(t testing.TB) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(cache, name)
-	unlock, err := lock(path + ".lock")
+	unlock, err := child.Lock(path + ".lock")
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +111,7 @@ func promtsdBinary(testing.TB) (string, error) {
 	// One name per working tree: two clones on one machine do not take each other's program.
 	tree := sha256.Sum256([]byte(root))
 	path := filepath.Join(cache, "promtsd-"+hex.EncodeToString(tree[:8]))
-	unlock, err := lock(path + ".lock")
+	unlock, err := child.Lock(path + ".lock")
 	if err != nil {
 		return "", err
 	}
@@ -139,26 +140,6 @@ func cacheDir() (string, error) {
 	}
 	dir := filepath.Join(user, "promtsd-test")
 	return dir, os.MkdirAll(dir, 0o755)
-}
-
-// lock waits until this process is the only one that holds the lock file, so that of several test binaries that want
-// the same program one builds it and the others wait. The system lets go of the lock when its holder dies.
-func lock(path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { file.Close() }, nil
 }
 
 // goBuild builds pkg as the module in dir sees it. Version control stamps are left out: a test does not need them, and

@@ -1,10 +1,6 @@
 package promtest
 
 import (
-	"os"
-	"os/exec"
-	"runtime"
-	"syscall"
 	"time"
 )
 
@@ -15,29 +11,17 @@ func (p *Process) KillDuringStart(after time.Duration) {
 	if p.run != nil {
 		p.t.Fatalf("start %s: it is still running; Stop or Kill it first", p.spec.name)
 	}
-	args, err := p.spec.args(p.addr)
+	r, err := p.start()
 	if err != nil {
 		p.t.Fatalf("start %s: %v", p.spec.name, err)
 	}
-	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		p.t.Fatalf("start %s: %v", p.spec.name, err)
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Done:
 	}
-	defer log.Close() // The process has its own handle.
-	cmd := exec.Command(p.spec.bin, args...)
-	cmd.Dir = p.spec.dir
-	cmd.Stdout, cmd.Stderr = log, log
-	dieWithTest(cmd)
-	// The process dies with the thread that started it: hold on to that until it is dead anyway.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
-		p.t.Fatalf("start %s: %v", p.spec.name, err)
-	}
-	kill := time.AfterFunc(after, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
-	defer kill.Stop()
-	err = cmd.Wait()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		p.t.Fatalf("%s ended by itself during its start: %v", p.spec.name, err)
+	if r.Kill(); !r.Killed() {
+		p.t.Fatalf("%s ended by itself during its start: %v", p.spec.name, r.Err())
 	}
 }

@@ -10,8 +10,8 @@ func (p *Process) Pause() {
 		p.t.Fatalf("pause %s: it is not running", p.spec.name)
 	}
 	r := p.run
-	p.t.Cleanup(func() { r.signal(syscall.SIGCONT) }) // before the process is stopped, which a frozen one does not notice
-	r.signal(syscall.SIGSTOP)
+	p.t.Cleanup(func() { r.Signal(syscall.SIGCONT) }) // before the process is stopped, which a frozen one does not notice
+	r.Signal(syscall.SIGSTOP)
 }
 
 // Resume lets a frozen process run on.
@@ -20,5 +20,5 @@ func (p *Process) Resume() {
 	if p.run == nil {
 		p.t.Fatalf("resume %s: it is not running", p.spec.name)
 	}
-	p.run.signal(syscall.SIGCONT)
+	p.run.Signal(syscall.SIGCONT)
 }

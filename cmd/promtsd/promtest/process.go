@@ -2,21 +2,19 @@ package promtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
 const (
@@ -35,9 +33,9 @@ const (
 type Process struct {
 	t    testing.TB
 	spec processSpec
-	addr string // host:port
-	log  string // path of the log file, which all runs of the process append to
-	run  *run   // nil while the process is down
+	addr string     // host:port
+	log  string     // path of the log file, which all runs of the process append to
+	run  *child.Run // nil while the process is down
 }
 
 // processSpec says what startProcess shall run.
@@ -52,13 +50,6 @@ type processSpec struct {
 	args func(addr string) ([]string, error)
 }
 
-// run is one life of a process.
-type run struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed by the goroutine of launch when the process has ended; err is set by then
-	err  error
-}
-
 // startProcess starts what spec says on a free port of 127.0.0.1, returns when GET /-/ready answers 200, and stops the
 // process at the end of the test.
 func startProcess(t testing.TB, spec processSpec) *Process {
@@ -66,11 +57,11 @@ func startProcess(t testing.TB, spec processSpec) *Process {
 	p := &Process{t: t, spec: spec, log: filepath.Join(t.TempDir(), "log")}
 	t.Cleanup(p.cleanup)
 	for attempt := 1; ; attempt++ {
-		addr, err := freeAddr()
+		port, err := child.FreePort()
 		if err != nil {
 			t.Fatalf("start %s: %v", spec.name, err)
 		}
-		p.addr = addr
+		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		err = p.launch()
 		if err == nil {
 			return p
@@ -109,8 +100,7 @@ func (p *Process) Kill() {
 	if p.run == nil {
 		p.t.Fatalf("kill %s: it is not running", p.spec.name)
 	}
-	p.run.signal(syscall.SIGKILL)
-	<-p.run.done
+	p.run.Kill()
 	p.run = nil
 }
 
@@ -121,7 +111,7 @@ func (p *Process) Stop() {
 	if p.run == nil {
 		p.t.Fatalf("stop %s: it is not running", p.spec.name)
 	}
-	err := p.run.stop()
+	err := p.run.Stop(stopGrace)
 	p.run = nil
 	if err != nil {
 		p.t.Errorf("stop %s: %v", p.spec.name, err)
@@ -141,56 +131,37 @@ func (p *Process) Restart() {
 
 // launch runs the program once and waits until it is ready. On an error no process is left.
 func (p *Process) launch() error {
-	args, err := p.spec.args(p.addr)
+	r, err := p.start()
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	err = child.Until(p.t.Context(), patience, func(ctx context.Context) error { return ready(ctx, r, p.URL()+"/-/ready") })
 	if err != nil {
+		r.Kill()
 		return err
-	}
-	defer log.Close() // The process has its own handle.
-	cmd := exec.Command(p.spec.bin, args...)
-	cmd.Dir = p.spec.dir
-	cmd.Stdout, cmd.Stderr = log, log
-	dieWithTest(cmd)
-
-	r := &run{cmd: cmd, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		// Where the system ends a child with its parent, parent means the thread that started it: hold on to that.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(r.done)
-		r.err = cmd.Start()
-		started <- r.err
-		if r.err == nil {
-			r.err = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		return err
-	}
-	err = until(p.t.Context(), func(ctx context.Context) error { return r.ready(ctx, p.URL()+"/-/ready") })
-	if err != nil {
-		r.signal(syscall.SIGKILL)
-		<-r.done
-		return err
-	}
-	if r.ended() {
-		return fmt.Errorf("the process ended at once: %w", r.err)
 	}
 	p.run = r
 	return nil
+}
+
+// start runs the program once.
+func (p *Process) start() (*child.Run, error) {
+	args, err := p.spec.args(p.addr)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(p.spec.bin, args...)
+	cmd.Dir = p.spec.dir
+	return child.Start(cmd, p.log)
 }
 
 // cleanup stops what still runs, and shows the log of a failed test. A process that ended by itself is a failure:
 // whatever the test saw after that was not what it asked for.
 func (p *Process) cleanup() {
 	if p.run != nil {
-		if p.run.ended() {
-			p.t.Errorf("%s ended by itself during the test: %v", p.spec.name, p.run.err)
-		} else if err := p.run.stop(); err != nil {
+		if p.run.Ended() {
+			p.t.Errorf("%s ended by itself during the test: %v", p.spec.name, p.run.Err())
+		} else if err := p.run.Stop(stopGrace); err != nil {
 			p.t.Errorf("stop %s: %v", p.spec.name, err)
 		}
 		p.run = nil
@@ -204,11 +175,10 @@ func (p *Process) cleanup() {
 	}
 }
 
-// ready reports whether url answers 200, and gives up at once, by answering nil, when the process is gone: launch looks
-// again.
-func (r *run) ready(ctx context.Context, url string) error {
-	if r.ended() {
-		return nil
+// ready is nil if url answers 200; a process that is gone never will.
+func ready(ctx context.Context, r *child.Run, url string) error {
+	if r.Ended() {
+		return fmt.Errorf("%w: the process ended at once: %w", child.ErrHopeless, r.Err())
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -226,47 +196,4 @@ func (r *run) ready(ctx context.Context, url string) error {
 		return fmt.Errorf("GET %s: %s", url, resp.Status)
 	}
 	return nil
-}
-
-func (r *run) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// stop ends the process by SIGTERM, by SIGKILL if that takes too long, and returns how it ended.
-func (r *run) stop() error {
-	r.signal(syscall.SIGTERM)
-	grace := time.NewTimer(stopGrace)
-	defer grace.Stop()
-	select {
-	case <-r.done:
-		return r.err
-	case <-grace.C:
-		r.signal(syscall.SIGKILL)
-		<-r.done
-		return errors.New("still running " + stopGrace.String() + " after SIGTERM; killed")
-	}
-}
-
-// signal sends a signal; a process that is gone already is what every caller wants.
-func (r *run) signal(sig syscall.Signal) { _ = r.cmd.Process.Signal(sig) }
-
-// freeAddr finds a port that nobody listens on, below the range from which systems take the ports of outgoing
-// connections. In that range a client that keeps trying to reach a killed server can meet itself, and the server finds
-// its port taken when it comes back.
-func freeAddr() (string, error) {
-	const low, high, tries = 10000, 32000, 100
-	var err error
-	for range tries {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(low+rand.IntN(high-low)))
-		var l net.Listener
-		if l, err = net.Listen("tcp", addr); err == nil {
-			return addr, l.Close()
-		}
-	}
-	return "", fmt.Errorf("find a free port from %d to %d: %w", low, high, err)
 }

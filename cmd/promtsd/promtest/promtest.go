@@ -16,44 +16,22 @@ package promtest
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
-const (
-	// patience bounds every wait for something that has no time limit of its own: a server's start, a state of affairs.
-	// It is far above what a busy machine needs, because it only decides how soon a broken test ends.
-	patience = 2 * time.Minute
-	// pollInterval is the pause between two looks at a condition that cannot be waited for.
-	pollInterval = 50 * time.Millisecond
-)
+// patience bounds every wait for something that has no time limit of its own: a server's start, a state of affairs. It
+// is far above what a busy machine needs, because it only decides how soon a broken test ends.
+const patience = 2 * time.Minute
 
 // Until calls cond again and again until it returns nil, and fails the test when it still does not after two minutes.
 // what names the awaited state for that failure, whose message also holds cond's last error. It must be called from the
 // test's own goroutine.
 func Until(t testing.TB, what string, cond func(ctx context.Context) error) {
 	t.Helper()
-	if err := until(t.Context(), cond); err != nil {
+	if err := child.Until(t.Context(), patience, cond); err != nil {
 		t.Fatalf("wait until %s: %v", what, err)
-	}
-}
-
-// until polls cond until it returns nil; its error is cond's last one.
-func until(ctx context.Context, cond func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := cond(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("gave up (%w); the last look said: %w", ctx.Err(), err)
-		case <-tick.C:
-		}
 	}
 }

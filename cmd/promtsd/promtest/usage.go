@@ -1,33 +1,22 @@
 package promtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
-// Usage is what one life of a process has cost so far. It is read from /proc, so only Linux has it.
-type Usage struct {
-	// CPU is the processor time of all threads, in user mode and in the kernel, to a hundredth of a second.
-	CPU time.Duration
-	// PeakRSS is the largest resident set so far, in bytes. It holds the pages of mapped files, too.
-	PeakRSS int64
-}
-
 // Usage returns what the running process has cost since its start. It fails the test when that cannot be read.
-func (p *Process) Usage() Usage {
+func (p *Process) Usage() child.Usage {
 	p.t.Helper()
 	if p.run == nil {
 		p.t.Fatalf("measure %s: it is not running", p.spec.name)
 	}
-	u, err := readUsage(p.run.cmd.Process.Pid)
+	u, err := p.run.Usage()
 	if err != nil {
 		p.t.Fatalf("measure %s: %v", p.spec.name, err)
 	}
@@ -59,33 +48,27 @@ func (p *Process) AwaitQuiet(limit time.Duration) bool {
 
 // StopMeasured is Stop with a grace period to choose, for a process with much to put away, and returns what the life
 // that ends has cost, its end included.
-func (p *Process) StopMeasured(grace time.Duration) Usage {
+func (p *Process) StopMeasured(grace time.Duration) child.Usage {
 	p.t.Helper()
 	last := p.Usage()
 	r := p.run
 	p.run = nil
-	r.signal(syscall.SIGTERM)
-	deadline := time.NewTimer(grace)
-	defer deadline.Stop()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Stop(grace) }()
 	// The kernel forgets the peak with the process, and the one of rusage is no help: it counts what the parent had
 	// before exec.
-	tick := time.NewTicker(pollInterval / 5)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
-		case <-r.done:
-			if r.err != nil {
-				p.t.Errorf("stop %s: %v", p.spec.name, r.err)
+		case err := <-ended:
+			if err != nil {
+				p.t.Errorf("stop %s: %v", p.spec.name, err)
 			}
-			last.CPU = r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
-			return last
-		case <-deadline.C:
-			r.signal(syscall.SIGKILL)
-			<-r.done
-			p.t.Errorf("stop %s: still running %s after SIGTERM; killed", p.spec.name, grace)
+			last.CPU = r.CPU()
 			return last
 		case <-tick.C:
-			if u, err := readUsage(r.cmd.Process.Pid); err == nil {
+			if u, err := r.Usage(); err == nil {
 				last = u
 			}
 		}
@@ -116,48 +99,4 @@ func ignoreGone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// readUsage reads the usage of a process that has not been waited for.
-func readUsage(pid int) (Usage, error) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return Usage{}, err
-	}
-	status, err := os.ReadFile(filepath.Join(dir, "status"))
-	if err != nil {
-		return Usage{}, err
-	}
-	return parseUsage(stat, status)
-}
-
-// parseUsage reads the two files of /proc/PID.
-func parseUsage(stat, status []byte) (u Usage, err error) {
-	// The name of the program, in parentheses, may hold anything; after it come the fields from the third on.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const utime, stime, first = 14, 15, 3
-	if len(fields) <= stime-first {
-		return u, fmt.Errorf("parse /proc/PID/stat: %d fields after the name in %q", len(fields), stat)
-	}
-	for _, field := range []int{utime, stime} {
-		ticks, err := strconv.ParseInt(string(fields[field-first]), 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("parse field %d of /proc/PID/stat: %w", field, err)
-		}
-		const tick = time.Second / 100 // USER_HZ, the same on every Linux that Go runs on
-		u.CPU += time.Duration(ticks) * tick
-	}
-	_, rest, found := bytes.Cut(status, []byte("VmHWM:"))
-	fields = bytes.Fields(rest)
-	if !found || len(fields) < 2 || string(fields[1]) != "kB" {
-		// A process that has ended and was not yet waited for has no memory.
-		return u, fmt.Errorf("parse /proc/PID/status: no VmHWM in kB")
-	}
-	kib, err := strconv.ParseInt(string(fields[0]), 10, 64)
-	if err != nil {
-		return u, fmt.Errorf("parse VmHWM of /proc/PID/status: %w", err)
-	}
-	u.PeakRSS = kib << 10
-	return u, nil
 }

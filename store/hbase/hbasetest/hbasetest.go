@@ -19,10 +19,7 @@
 package hbasetest
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -31,13 +28,9 @@ import (
 	"time"
 )
 
-const (
-	// patience bounds every wait for something that has no time limit of its own: a server's start, a line in a log. It
-	// is far above what a busy machine needs, because it only decides how soon a broken test ends.
-	patience = 3 * time.Minute
-	// pollInterval is the pause between two looks at a condition that cannot be waited for.
-	pollInterval = 100 * time.Millisecond
-)
+// patience bounds every wait for something that has no time limit of its own: a server's start, a line in a log. It is
+// far above what a busy machine needs, because it only decides how soon a broken test ends.
+const patience = 3 * time.Minute
 
 // Available returns nil if HBase can be run on this machine, and otherwise an error that says in one line what is
 // missing.
@@ -62,44 +55,6 @@ func Require(t testing.TB) {
 		t.Fatal(err)
 	}
 	t.Skip(err)
-}
-
-// until polls cond until it returns nil, or an error that wraps errHopeless; its own error is cond's last one.
-func until(ctx context.Context, cond func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := cond(ctx)
-		if err == nil || errors.Is(err, errHopeless) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("gave up (%w); the last look said: %w", ctx.Err(), err)
-		case <-tick.C:
-		}
-	}
-}
-
-// errHopeless is what a condition of until wraps when it cannot become true any more.
-var errHopeless = errors.New("it will not happen any more")
-
-// freePort finds a port that nobody listens on, below the range from which systems take the ports of outgoing
-// connections. In that range a client that keeps trying to reach a killed server can meet itself, and the server finds
-// its port taken when it comes back.
-func freePort() (int, error) {
-	const low, high, tries = 10000, 32000, 100
-	var err error
-	for range tries {
-		port := low + rand.IntN(high-low)
-		var l net.Listener
-		if l, err = net.Listen("tcp", loopback(port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a free port from %d to %d: %w", low, high, err)
 }
 
 // named is a port's address as HBase's servers write it.

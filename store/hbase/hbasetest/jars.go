@@ -10,9 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
 var (
@@ -44,7 +45,7 @@ func jars(t testing.TB, name string, pom []byte, args ...string) (string, error)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(dir + ".lock")
+	unlock, err := child.Lock(dir + ".lock")
 	if err != nil {
 		return "", err
 	}
@@ -84,24 +85,4 @@ func fetch(t testing.TB, pom []byte, dir string, args []string) error {
 		return fmt.Errorf("fetch jars: run mvn %q: %w\n%s", args, err, out)
 	}
 	return nil
-}
-
-// lock waits until this process is the only one that holds the lock file, so that of several test binaries that want
-// the same jars one fetches them and the others wait. The system lets go of the lock when its holder dies.
-func lock(path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { file.Close() }, nil
 }

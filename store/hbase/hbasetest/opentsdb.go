@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
 //go:embed testdata/logback.xml
@@ -53,7 +55,7 @@ func OpenTSDB(t testing.TB, cluster *Cluster, cfg TSDConfig) *TSD {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func OpenTSDB(t testing.TB, cluster *Cluster, cfg TSDConfig) *TSD {
 // While a TSD with compaction on runs, a query makes it rewrite rows of past hours some time after, during which Fsck
 // finds points twice.
 func (d *TSD) Tool(class string, args ...string) (string, error) {
-	out, err := output(d.java(class, args...))
+	out, err := child.Output(d.java(class, args...))
 	if err != nil {
 		return string(out), fmt.Errorf("OpenTSDB's %s: %w", class, err)
 	}

@@ -3,6 +3,7 @@ package hbasetest
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -50,11 +51,11 @@ func (p *Process) Log() string {
 func (p *Process) CPU() time.Duration {
 	p.t.Helper()
 	p.mustRun("measure")
-	used, err := processorTime(p.s.run.cmd.Process.Pid)
-	if err != nil {
+	used, err := p.s.run.Usage()
+	if err != nil && runtime.GOOS == "linux" {
 		p.t.Errorf("measure %s: %v", p.s.name, err)
 	}
-	return used
+	return used.CPU
 }
 
 // AwaitLog returns when the log of the present run contains text. It fails the test when the process ends without
@@ -91,14 +92,14 @@ func (p *Process) Pause() {
 	p.t.Helper()
 	p.mustRun("pause")
 	p.s.run.mayEnd = true
-	p.s.run.signal(syscall.SIGSTOP)
+	p.s.run.Signal(syscall.SIGSTOP)
 }
 
 // Resume lets a frozen process run on.
 func (p *Process) Resume() {
 	p.t.Helper()
 	p.mustRun("resume")
-	p.s.run.signal(syscall.SIGCONT)
+	p.s.run.Signal(syscall.SIGCONT)
 }
 
 // MayEnd says that the process may end by itself from now on, as a region server does that has lost its ZooKeeper
@@ -122,7 +123,7 @@ func (p *Process) AwaitEnd() {
 // not wait for it.
 func (p *Process) Start() {
 	p.t.Helper()
-	if p.s.run != nil && !(p.s.run.mayEnd && p.s.run.ended()) {
+	if p.s.run != nil && !(p.s.run.mayEnd && p.s.run.Ended()) {
 		p.t.Fatalf("start %s: it is still running; Stop or Kill it first", p.s.name)
 	}
 	if err := p.s.launch(); err != nil {
@@ -157,8 +158,8 @@ func (p *Process) mustRun(verb string) {
 
 // check fails the test if the process has ended by itself: whatever the test saw after that was not what it asked for.
 func (p *Process) check() {
-	if r := p.s.run; r != nil && r.ended() && !r.mayEnd {
-		p.t.Errorf("%s ended by itself during the test: %v", p.s.name, r.err)
+	if r := p.s.run; r != nil && r.Ended() && !r.mayEnd {
+		p.t.Errorf("%s ended by itself during the test: %v", p.s.name, r.Err())
 	}
 }
 

@@ -8,9 +8,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
 // stopGrace is how long a process may take to end after SIGTERM. A region server closes its regions in that time, which
@@ -33,49 +34,28 @@ type server struct {
 
 // run is one life of a server.
 type run struct {
-	cmd      *exec.Cmd
-	logStart int64         // size of the log file when the run began
-	done     chan struct{} // closed by the goroutine of launch when the process has ended; err is set by then
-	err      error
-	mayEnd   bool // the test said that the process may end by itself
+	*child.Run
+	logStart int64 // size of the log file when the run began
+	mayEnd   bool  // the test said that the process may end by itself
 }
 
 // launch starts the program and does not wait for it.
 func (s *server) launch() error {
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	var logStart int64
+	if info, err := os.Stat(s.log); err == nil {
+		logStart = info.Size()
+	}
+	r, err := child.Start(s.command(), s.log)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // The process has its own handle.
-	info, err := log.Stat()
-	if err != nil {
-		return err
-	}
-	r := &run{cmd: s.command(), logStart: info.Size(), done: make(chan struct{})}
-	r.cmd.Stdout, r.cmd.Stderr = log, log
-	dieWithTest(r.cmd)
-	started := make(chan error, 1)
-	go func() {
-		// Where the system ends a child with its parent, parent means the thread that started it: hold on to that.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(r.done)
-		r.err = r.cmd.Start()
-		started <- r.err
-		if r.err == nil {
-			r.err = r.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		return err
-	}
-	s.run = r
+	s.run = &run{Run: r, logStart: logStart}
 	return nil
 }
 
 // await returns when the present run serves.
 func (s *server) await(ctx context.Context) error {
-	err := until(ctx, func(context.Context) error { return s.look(s.ready(s)) })
+	err := child.Until(ctx, patience, func(context.Context) error { return s.look(s.ready(s)) })
 	if err != nil {
 		return fmt.Errorf("wait until %s serves: %w", s.name, err)
 	}
@@ -84,7 +64,7 @@ func (s *server) await(ctx context.Context) error {
 
 // awaitLog returns when the log of the present run contains text.
 func (s *server) awaitLog(ctx context.Context, text string) error {
-	return until(ctx, func(context.Context) error { return s.look(s.logged(text)) })
+	return child.Until(ctx, patience, func(context.Context) error { return s.look(s.logged(text)) })
 }
 
 // awaitEnd returns when the process has ended by itself, and takes note of it.
@@ -92,7 +72,7 @@ func (s *server) awaitEnd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
-	case <-s.run.done:
+	case <-s.run.Done:
 		s.run = nil
 		return nil
 	case <-ctx.Done():
@@ -102,8 +82,8 @@ func (s *server) awaitEnd(ctx context.Context) error {
 
 // look makes what is still missing hopeless when the process is gone.
 func (s *server) look(missing error) error {
-	if missing != nil && s.run.ended() {
-		return fmt.Errorf("%w: the process has ended (%w) without it: %w", errHopeless, s.run.err, missing)
+	if missing != nil && s.run.Ended() {
+		return fmt.Errorf("%w: the process has ended (%w) without it: %w", child.ErrHopeless, s.run.Err(), missing)
 	}
 	return missing
 }
@@ -123,8 +103,7 @@ func (s *server) kill() {
 	if s.run == nil {
 		return
 	}
-	s.run.signal(syscall.SIGKILL)
-	<-s.run.done
+	s.run.Kill()
 	s.run = nil
 }
 
@@ -132,36 +111,14 @@ func (s *server) kill() {
 func (s *server) stop() error {
 	r := s.run
 	s.run = nil
-	r.signal(syscall.SIGTERM)
-	grace := time.NewTimer(stopGrace)
-	defer grace.Stop()
-	select {
-	case <-r.done:
-		// 128 + SIGTERM is how a Java process ends that was asked to.
-		const terminated = 128 + int(syscall.SIGTERM)
-		var exit *exec.ExitError
-		if errors.As(r.err, &exit) && exit.ExitCode() == terminated {
-			return nil
-		}
-		return r.err
-	case <-grace.C:
-		r.signal(syscall.SIGKILL)
-		<-r.done
-		return errors.New("still running " + stopGrace.String() + " after SIGTERM; killed")
+	err := r.Stop(stopGrace)
+	// 128 + SIGTERM is how a Java process ends that was asked to.
+	const terminated = 128 + int(syscall.SIGTERM)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == terminated {
+		return nil
 	}
+	return err
 }
-
-func (r *run) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// signal sends a signal; a process that is gone already is what every caller wants.
-func (r *run) signal(sig syscall.Signal) { _ = r.cmd.Process.Signal(sig) }
 
 // readyLogged makes a server ready when its log contains text.
 func readyLogged(text string) func(*server) error {

@@ -47,7 +47,7 @@ func (s *Shared) Cluster(t testing.TB) *Cluster {
 	if s.sys == nil && s.err == nil {
 		s.start(t)
 	}
-	if s.err == nil && s.sys.master.run.ended() {
+	if s.err == nil && s.sys.master.run.Ended() {
 		s.err = errors.New("the shared HBase ended by itself during an earlier test; that test shows its log")
 	}
 	if s.err != nil {

@@ -9,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
 const (
@@ -46,7 +47,7 @@ func choosePorts(n int) (ports, error) {
 	for _, port := range wanted {
 		for *port == 0 || taken[*port] {
 			var err error
-			if *port, err = freePort(); err != nil {
+			if *port, err = child.FreePort(); err != nil {
 				return ports{}, err
 			}
 		}
@@ -220,7 +221,7 @@ func (sys *system) start(ctx context.Context) error {
 		return launch(ctx, sys.servers()...)
 	}
 	format := sys.java("org.apache.hadoop.hdfs.server.namenode.NameNode", "-format", "-nonInteractive")
-	if _, err := output(format); err != nil {
+	if _, err := child.Output(format); err != nil {
 		return fmt.Errorf("format HDFS: %w", err)
 	}
 	if err := launch(ctx, sys.nameNode, sys.dataNode, sys.zooKeeper); err != nil {
@@ -238,18 +239,6 @@ func (sys *system) start(ctx context.Context) error {
 		return err
 	}
 	return sys.master.await(ctx)
-}
-
-// output runs a command to its end and returns what it wrote. That is part of the error, too.
-func output(cmd *exec.Cmd) ([]byte, error) {
-	dieWithTest(cmd)
-	runtime.LockOSThread() // As for a server: what the process must not outlive is this thread.
-	defer runtime.UnlockOSThread()
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return out, fmt.Errorf("run %q: %w\n%s", cmd.Args, err, out)
-	}
-	return out, nil
 }
 
 // launch starts servers side by side and returns when all of them serve.

@@ -1,4 +1,4 @@
-package hbasetest
+package child
 
 import (
 	"os/exec"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package promtest
+package child
 
 import "os/exec"
 
