@@ -461,3 +461,35 @@ func TestSelect_ErrorOfTheStoreComesBack(t *testing.T) {
 		t.Errorf("with a context that has ended: got %v", err)
 	}
 }
+
+func TestSelect_BoundsItsMemoryOverAnyRange(t *testing.T) {
+	db := newDatabase(t, nil)
+	const series, days = 300, 60 // beyond the days that are read one by one
+	var b store.Batch
+	for i := range series {
+		tsuid := db.tsuid("m", "k", fmt.Sprintf("v%04d", i))
+		db.writer.PutSeries(&b, tsuid, 1)
+		for d := range index.Day(days) {
+			if int(d) == i%days { // each is of one day, so that every day brings others
+				db.writer.PutDay(&b, tsuid, 20_000+d, 1, nil)
+			}
+		}
+	}
+	db.apply(&b)
+	r := db.reader(true)
+	for _, span := range []struct{ days, found int }{{1, 5}, {2, 10}, {39, 195}, {days, series}} {
+		maxt := noon + int64(span.days-1)*day
+		find := func(limits index.Limits) (int, error) {
+			result, err := r.Select(t.Context(), noon, maxt, limits, eq("__name__", "m"))
+			return len(result.Series), err
+		}
+		// What it takes is above the bytes of a TSUID and its labels, and not a multiple of what Go needs for them.
+		least, most := int64(span.found*(9+16)), int64(span.found*400)
+		if _, err := find(index.Limits{Bytes: least}); !errors.Is(err, index.ErrTooLarge) {
+			t.Errorf("%d days in %d bytes: got error %v, want %v", span.days, least, err, index.ErrTooLarge)
+		}
+		if n, err := find(index.Limits{Bytes: most}); err != nil || n != span.found {
+			t.Errorf("%d days in %d bytes: got %d series and error %v, want %d", span.days, most, n, err, span.found)
+		}
+	}
+}
