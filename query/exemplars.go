@@ -100,7 +100,7 @@ func (r *exemplarReader) add(found index.Result) {
 
 // read yields the rows, and maybe others.
 func (r *exemplarReader) read(ctx context.Context) iter.Seq2[store.Row, error] {
-	table, columns := r.q.Settings.Tables.Own, []store.Column{{Family: catalog.FamilyOwn}}
+	table, columns := r.q.Settings.Tables.Exemplars(), []store.Column{{Family: catalog.FamilyOwn}}
 	if !r.tooMany {
 		slices.SortFunc(r.keys, bytes.Compare)
 		return r.q.Store.Get(ctx, store.Get{Table: table, Rows: r.keys, Columns: columns})
@@ -139,7 +139,7 @@ func (r *exemplarReader) decode(row store.Row) error {
 		e, err := r.parse(base, c)
 		if err != nil {
 			r.q.metrics.corrupt.Inc()
-			r.q.Logger.Warn("passed over an exemplar that cannot be read", "table", r.q.Settings.Tables.Own,
+			r.q.Logger.Warn("passed over an exemplar that cannot be read", "table", r.q.Settings.Tables.Exemplars(),
 				"row", hex.EncodeToString(row.Key), "err", err)
 			continue
 		}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -162,13 +161,13 @@ func TestExemplars_PassesOverWhatCannotBeRead(t *testing.T) {
 	db := newDatabase(t, storetest.NewMem(), nil)
 	db.writeExemplars(t, labels.FromStrings("__name__", "m"), exemplar.Exemplar{Ts: start})
 	var b store.Batch
-	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: "promtsd", Ranges: []store.Range{{Start: []byte("x")}}}) {
+	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: "promtsd-exemplars"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Put("promtsd", row.Key, catalog.FamilyOwn, []byte("odd"), 1, nil)
-		b.Put("promtsd", row.Key, catalog.FamilyOwn, make([]byte, 12), 1, append(make([]byte, 8), 0x0a, 0x7f))
-		b.Put("promtsd", append(row.Key, 1), catalog.FamilyOwn, []byte("odd"), 1, nil)
+		b.Put("promtsd-exemplars", row.Key, catalog.FamilyOwn, []byte("odd"), 1, nil)
+		b.Put("promtsd-exemplars", row.Key, catalog.FamilyOwn, make([]byte, 12), 1, append(make([]byte, 8), 0x0a, 0x7f))
+		b.Put("promtsd-exemplars", append(row.Key, 1), catalog.FamilyOwn, []byte("odd"), 1, nil)
 	}
 	if err := db.store.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
@@ -192,14 +191,14 @@ type failingRows struct {
 }
 
 func (f failingRows) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error] {
-	if len(g.Rows) > 0 && g.Rows[0][0] == exemplars.Prefix {
+	if strings.HasSuffix(g.Table, "-exemplars") {
 		return func(yield func(store.Row, error) bool) { yield(store.Row{}, f.err) }
 	}
 	return f.Store.Get(ctx, g)
 }
 
 func (f failingRows) Scan(ctx context.Context, s store.Scan) iter.Seq2[store.Row, error] {
-	if len(s.Ranges) > 0 && len(s.Ranges[0].Start) > 0 && s.Ranges[0].Start[0] == exemplars.Prefix {
+	if strings.HasSuffix(s.Table, "-exemplars") {
 		return func(yield func(store.Row, error) bool) { yield(store.Row{}, f.err) }
 	}
 	return f.Store.Scan(ctx, s)

@@ -43,6 +43,7 @@ func (h hbaseTables) uid() string  { return h.name + "-uid" }
 func (h hbaseTables) meta() string { return h.name + "-meta" }
 func (h hbaseTables) own() string  { return h.name + "-own" }
 func (h hbaseTables) log() string  { return h.own() + "-journal" }
+func (h hbaseTables) seen() string { return h.own() + "-exemplars" }
 func (h hbaseTables) url() string  { return "hbase://" + h.cluster.ZK() + h.cluster.ZNode() }
 
 // command runs a subcommand of promtsd on the tables and returns what it wrote.
@@ -64,13 +65,13 @@ func (h hbaseTables) init(t *testing.T, flags ...string) string {
 	t.Helper()
 	names := []string{"--table.data=" + h.data(), "--table.uid=" + h.uid(), "--table.meta=" + h.meta()}
 	out := h.command(t, slices.Concat([]string{"init"}, names, flags)...)
-	return strings.Join(strings.SplitAfter(out, "\n")[:5], "")
+	return strings.Join(strings.SplitAfter(out, "\n")[:6], "")
 }
 
-// initSaid is what init returns: the state of each table, as they are listed. promtsd's own two are made together.
+// initSaid is what init returns: the state of each table, as they are listed. promtsd's own three are made together.
 func (h hbaseTables) initSaid(data, uid, meta, own string) string {
-	return fmt.Sprintf("table %s: %s\ntable %s: %s\ntable %s: %s\ntable %s: %s\ntable %s: %s\n",
-		h.data(), data, h.uid(), uid, h.meta(), meta, h.own(), own, h.log(), own)
+	return fmt.Sprintf("table %s: %s\ntable %s: %s\ntable %s: %s\ntable %s: %s\ntable %s: %s\ntable %s: %s\n",
+		h.data(), data, h.uid(), uid, h.meta(), meta, h.own(), own, h.log(), own, h.seen(), own)
 }
 
 // serve starts a promtsd on the tables, with some more flags.
@@ -143,17 +144,18 @@ func TestHBase_InitMakesTablesAsAsked(t *testing.T) {
 		name  string
 		flags []string
 		data  string
+		kept  string // of exemplars
 	}{
 		{
 			"init_salted", []string{"--salt.width=1", "--salt.buckets=4", "--retention=400d"},
-			"t:" + made + "34560000; " + whole + ` "01" "02" "03"`,
+			"t:" + made + "34560000; " + whole + ` "01" "02" "03"`, "34560000",
 		},
 		{
 			"init_wide_salt", []string{"--salt.width=2", "--salt.buckets=300", "--hbase.regions=3"},
-			"t:" + made + forever + "; " + whole + ` "0064" "00c8"`,
+			"t:" + made + forever + "; " + whole + ` "0064" "00c8"`, forever,
 		},
-		{"init_plain", nil, "t:" + made + forever + "; " + whole},
-		{"init_metrics", []string{"--hbase.regions=2"}, "t:" + made + forever + "; " + whole + ` "0003e9"`},
+		{"init_plain", nil, "t:" + made + forever + "; " + whole, forever},
+		{"init_metrics", []string{"--hbase.regions=2"}, "t:" + made + forever + "; " + whole + ` "0003e9"`, forever},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHBaseTables(t, c.name)
@@ -170,6 +172,7 @@ func TestHBase_InitMakesTablesAsAsked(t *testing.T) {
 					h.uid():  "id:" + made + forever + "; name:" + made + forever + "; " + whole,
 					h.meta(): "name:" + made + forever + "; " + whole,
 					h.own():  "p:" + made + forever + "; " + whole,
+					h.seen(): "p:" + made + c.kept + "; " + whole,
 					h.log(): "p: VERSIONS=1 BLOOMFILTER=NONE DATA_BLOCK_ENCODING=NONE COMPRESSION=NONE TTL=" + forever +
 						"; " + whole + ` "20" "40" "60" "80" "a0" "c0" "e0"`,
 				} {

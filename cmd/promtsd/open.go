@@ -198,8 +198,8 @@ type layoutFlags struct {
 
 func addLayoutFlags(g flagGroup) *layoutFlags {
 	f := new(layoutFlags)
-	g.Flag("retention", "How long HBase keeps data points after they were written, such as 400d; 0 is for ever. It is "+
-		"the TTL of a data table that init makes; of one that exists, HBase's own tools change it.").
+	g.Flag("retention", "How long HBase keeps data points and exemplars after they were written, such as 400d; 0 is for ever. "+
+		"It is the TTL of the tables that init makes; of one that exists, HBase's own tools change it.").
 		Default("0s").SetValue(&f.retention)
 	g.Flag("hbase.regions", "Regions that a data table is made of: by salt buckets, or by ranges of metric UIDs "+
 		"without salt. 0 is one for each bucket, and one without salt.").Default("0").IntVar(&f.regions)

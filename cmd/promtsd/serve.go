@@ -91,7 +91,7 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
 		"who share the tables with OpenTSDB, whose queries fail on them.").Default("true").BoolVar(&f.infinities)
 	cmd.Flag("retention", "How long the embedded store keeps samples and exemplars, by their own times, such as 400d; 0 is for ever. On HBase "+
-		"init sets it, as the TTL of the data table.").Default("0s").SetValue(&f.retention)
+		"init sets it, as the TTL of tables.").Default("0s").SetValue(&f.retention)
 	cmd.Flag("write.hold", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
 		"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
 	cmd.Flag("write.max-memory", "Memory of samples that wait. From half of it on they are stored early; beyond it requests "+
@@ -228,8 +228,8 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 // check refuses flags that cannot be, before a store is made.
 func (f *serveFlags) check() error {
 	if f.retention > 0 && !f.store.embedded() {
-		return errors.New("--retention of serve counts for the embedded store only: in HBase it is the TTL of the data table, " +
-			"which init sets and HBase's shell changes")
+		return errors.New("--retention of serve counts for the embedded store only: in HBase it is the TTL of the tables of data " +
+			"and of exemplars, which init sets and HBase's shell changes")
 	}
 	if f.hold.Time != 0 && (f.hold.Time < time.Second || f.hold.Time > time.Hour) {
 		return fmt.Errorf("--write.hold is %v, must be 0 or from 1s to 1h", f.hold.Time)
@@ -352,6 +352,10 @@ func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.St
 	}
 	if err != nil {
 		return settings, initHint(err)
+	}
+	// A store that an older promtsd has set up has no table of exemplars.
+	if err := st.CreateTable(ctx, settings.Tables.ExemplarTable(0)); err != nil {
+		return settings, fmt.Errorf("make the table of exemplars: %w", err)
 	}
 	for _, s := range settings.Text() {
 		attrs = append(attrs, s[0], s[1])

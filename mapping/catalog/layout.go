@@ -27,8 +27,8 @@ const (
 
 // Layout is how Init makes the data table where there is none. It shapes no bytes: it is not recorded, a table that
 // exists keeps what it has, and operators may change it at any time. Its zero value is fit for use. The other tables
-// are small, and kept for ever: they are made of one part, and what they say is true of all of time. The journal's is made
-// of a few, whatever is asked for.
+// are small, and kept for ever: they are made of one part, and what they say is true of all of time. Only exemplars are
+// kept as long as data, and the journal's table is made of a few parts, whatever is asked for.
 type Layout struct {
 	// Retention is how long cells are kept, by their timestamps, which are the times at which they were written; 0 is
 	// for ever. From one second to MaxRetention.
@@ -82,5 +82,6 @@ func (l Layout) tables(s Settings) []store.Table {
 		{Name: s.Tables.Meta, Families: []string{FamilyName}},
 		{Name: s.Tables.Own, Families: []string{FamilyOwn}},
 		s.Tables.JournalTable(),
+		s.Tables.ExemplarTable(l.Retention),
 	}
 }

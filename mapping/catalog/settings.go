@@ -12,13 +12,15 @@
 //	'm'       metadata of metric families                          mapping/families
 //	'n'       what a promtsd added to the index, for others        mapping/index
 //	'w'       leases of writers                                    mapping/journal
-//	'x'       exemplars                                            mapping/exemplars
+//
+// Accepted requests and exemplars, which come and go, have tables of their own beside it, of the same family.
 package catalog
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/store"
@@ -37,7 +39,7 @@ type Tables struct {
 	Data string // data points
 	UID  string // names and UIDs
 	Meta string // the series index
-	Own  string // what promtsd alone keeps: settings, the series of each day, exemplars, metadata, who writes
+	Own  string // what promtsd alone keeps: settings, the series of each day, metadata, who writes
 }
 
 // Journal is the name of the table of accepted requests, which follows from promtsd's own.
@@ -54,6 +56,14 @@ func (t Tables) JournalTable() store.Table {
 		table.Splits = append(table.Splits, []byte{byte(i * 256 / journalRegions)})
 	}
 	return table
+}
+
+// Exemplars is the name of the table of exemplars, which follows from promtsd's own.
+func (t Tables) Exemplars() string { return t.Own + "-exemplars" }
+
+// ExemplarTable is that table, as it is made: its cells are kept for some time; 0 is for ever.
+func (t Tables) ExemplarTable(retention time.Duration) store.Table {
+	return store.Table{Name: t.Exemplars(), Families: []string{FamilyOwn}, Retention: retention}
 }
 
 // DefaultTables are OpenTSDB's names, and promtsd for its own table.

@@ -1,10 +1,10 @@
-// Package exemplars is how exemplars are kept: in promtsd's own table, a row for each hour of a series that has any, and
+// Package exemplars is how exemplars are kept: in a table of their own, a row for each hour of a series that has any, and
 // in it a cell for each exemplar.
 //
-//	own table:  row 'x' | metric UID | base time, 4 bytes | (tagk UID | tagv UID)...     the row key of the samples, without salt
-//	            family "p"
-//	            qualifier: milliseconds in the hour, 4 bytes | hash, 8 bytes
-//	            value: the bits of the value, 8 bytes | label bytes (see mapping.AppendLabel), sorted by name
+//	row        metric UID | base time, 4 bytes | (tagk UID | tagv UID)...     the row key of the samples, without salt
+//	family     "p"
+//	qualifier  milliseconds in the hour, 4 bytes | hash, 8 bytes
+//	value      the bits of the value, 8 bytes | label bytes (see mapping.AppendLabel), sorted by name
 //
 // The hash is FNV-1a of the value, and keeps several exemplars of one instant apart. So an exemplar that comes again is
 // written over itself. All numbers are big-endian. The functions are pure.
@@ -24,9 +24,6 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
 )
-
-// Prefix is the first byte of the rows.
-const Prefix = 'x'
 
 // MaxLabelChars is how many characters the names and values of an exemplar's labels may have together, by OpenMetrics.
 const MaxLabelChars = 128
@@ -48,16 +45,13 @@ func NewRows(schema mapping.Schema) Rows {
 
 // Append appends the key of the row of a series for a base time.
 func (r Rows) Append(dst, tsuid []byte, base uint32) []byte {
-	return r.schema.AppendRowKey(append(dst, Prefix), tsuid, base)
+	return r.schema.AppendRowKey(dst, tsuid, base)
 }
 
 // AppendTSUID appends the TSUID of the series that a row belongs to, and returns the row's base time. The error wraps
 // mapping.ErrCorrupt.
 func (r Rows) AppendTSUID(dst, row []byte) (tsuid []byte, base uint32, err error) {
-	if len(row) == 0 || row[0] != Prefix {
-		return dst, 0, fmt.Errorf("%w: %.64x is no key of a row of exemplars", mapping.ErrCorrupt, row)
-	}
-	return r.schema.AppendRowTSUID(dst, row[1:])
+	return r.schema.AppendRowTSUID(dst, row)
 }
 
 // Range is all rows of a metric from one base time to another, both included. metric is its UID's bytes.

@@ -31,10 +31,10 @@ func TestPut_WritesWhatIsDrawn(t *testing.T) {
 		var b store.Batch
 		var w exemplars.Writer
 		e := mapping.RequestExemplar{T: 3_600_000*9 + 258, V: 1.5, Labels: raw("a", "b")}
-		w.Put(&b, "own", exemplars.NewRows(schema), tsuid, e, 77)
+		w.Put(&b, "table", exemplars.NewRows(schema), tsuid, e, 77)
 		m := b.At(0)
 		got := fmt.Sprintf("%s %x %s %x %d %x", m.Table, m.Row, m.Family, m.Qualifier, m.Timestamp, m.Value)
-		const want = "own 78" + "000001" + "00007e90" + "000002" + "000003" + " p " + "00000102" + "edb5d96b557eaacf" + " 77 " +
+		const want = "table 000001" + "00007e90" + "000002" + "000003" + " p " + "00000102" + "edb5d96b557eaacf" + " 77 " +
 			"3ff8000000000000" + "0a060a01611201" + "62"
 		if got != want {
 			t.Errorf("salt %d:\n got %s\nwant %s", salt, got, want)
@@ -60,7 +60,7 @@ func TestPut_ComesBackAsItWas(t *testing.T) {
 		}
 		var b store.Batch
 		var w exemplars.Writer
-		w.Put(&b, "own", rows, tsuid, e, 1)
+		w.Put(&b, "table", rows, tsuid, e, 1)
 		m := b.At(0)
 		gotTSUID, base, err := rows.AppendTSUID(nil, m.Row)
 		if err != nil || !bytes.Equal(gotTSUID, tsuid) {
@@ -113,7 +113,7 @@ func FuzzParse(f *testing.F) {
 	rows := exemplars.NewRows(mapping.DefaultSchema())
 	var b store.Batch
 	var w exemplars.Writer
-	w.Put(&b, "own", rows, make([]byte, 9), mapping.RequestExemplar{T: 5, V: 1, Labels: raw("a", "b")}, 1)
+	w.Put(&b, "table", rows, make([]byte, 9), mapping.RequestExemplar{T: 5, V: 1, Labels: raw("a", "b")}, 1)
 	f.Add(b.At(0).Row, b.At(0).Qualifier, b.At(0).Value)
 	f.Add([]byte("x"), []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, row, qualifier, value []byte) {

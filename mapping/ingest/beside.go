@@ -61,7 +61,7 @@ func (a *Appender) putExemplar(j *job, req *mapping.WriteRequest, e mapping.Requ
 	a.putIndex(j, s, index.DayOf(e.T), t.now)
 	s.mu.Unlock()
 	j.tsuid = append(j.tsuid[:0], s.tsuid...)
-	j.beside.writer.Put(&j.batch, a.Settings.Tables.Own, a.rows, j.tsuid, e, t.now)
+	j.beside.writer.Put(&j.batch, a.Settings.Tables.Exemplars(), a.rows, j.tsuid, e, t.now)
 	return "", nil
 }
 

@@ -37,21 +37,24 @@ func exemplarsOf(t *testing.T, db *database) (texts, days []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch row.Key[0] {
-		case 'd':
+		if row.Key[0] == 'd' {
 			days = append(days, fmt.Sprintf("%x", row.Key[1:]))
-		case exemplars.Prefix:
-			tsuid, base, err := rows.AppendTSUID(nil, row.Key)
+		}
+	}
+	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: db.settings.Tables.Exemplars()}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tsuid, base, err := rows.AppendTSUID(nil, row.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range row.Cells {
+			e, err := exemplars.Parse(base, c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, c := range row.Cells {
-				e, err := exemplars.Parse(base, c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				texts = append(texts, fmt.Sprintf("%x %d %v %q", tsuid, e.T-now, e.V, e.Labels))
-			}
+			texts = append(texts, fmt.Sprintf("%x %d %v %q", tsuid, e.T-now, e.V, e.Labels))
 		}
 	}
 	return texts, days

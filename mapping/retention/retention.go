@@ -1,5 +1,5 @@
 // Package retention removes what is older than it is to be kept from a store that can delete ranges of rows. (HBase does
-// it by itself: there the data table has a TTL.)
+// it by itself: there the tables have a TTL.)
 package retention
 
 import (
@@ -11,7 +11,6 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/store"
 )
@@ -31,10 +30,9 @@ func Drop(ctx context.Context, st store.Store, s catalog.Settings, before int64)
 		return 0, nil
 	}
 	d := dropper{st: st, deleter: deleter, limit: mapping.BaseTime(min(before, mapping.MaxTime))}
-	err = d.drop(ctx, s.Tables.Data, store.Range{Start: []byte{0}}, s.Schema.SaltWidth+s.Schema.MetricWidth)
+	err = d.drop(ctx, s.Tables.Data, s.Schema.SaltWidth+s.Schema.MetricWidth)
 	if err == nil {
-		all := store.Range{Start: []byte{exemplars.Prefix}, Stop: []byte{exemplars.Prefix + 1}}
-		err = d.drop(ctx, s.Tables.Own, all, 1+s.Schema.MetricWidth)
+		err = d.drop(ctx, s.Tables.Exemplars(), s.Schema.MetricWidth)
 	}
 	return d.ranges, err
 }
@@ -47,12 +45,12 @@ type dropper struct {
 	ranges  int    // deleted
 }
 
-// drop deletes of a range the rows whose keys have a base time before the limit. It stands behind a head of some bytes: the
+// drop deletes the rows of a table whose keys have a base time before the limit. It stands behind a head of some bytes: the
 // metric, and what is before it.
-func (d *dropper) drop(ctx context.Context, table string, all store.Range, head int) error {
+func (d *dropper) drop(ctx context.Context, table string, head int) error {
 	// From metric to metric: the first row of each is its oldest.
-	for start := all.Start; start != nil; {
-		row, err := firstRow(ctx, d.st, table, store.Range{Start: start, Stop: all.Stop})
+	for start := []byte{0}; start != nil; {
+		row, err := firstRow(ctx, d.st, table, store.Range{Start: start})
 		if err != nil || row == nil {
 			return err
 		}

@@ -77,16 +77,12 @@ func TestDrop_RemovesTheExemplarsOfTheHoursBefore(t *testing.T) {
 	}
 	var b store.Batch
 	var w exemplars.Writer
-	left := rows(t, st, s.Tables.Own) // the settings
-	for _, other := range []string{"w", "y"} {
-		b.Put(s.Tables.Own, append([]byte(other), make([]byte, 8)...), catalog.FamilyOwn, nil, 1, nil)
-		left = append(left, fmt.Sprintf("%x", append([]byte(other), make([]byte, 8)...)))
-	}
+	var left []string
 	for _, metric := range []mapping.UID{1, 2, 0xffffff} {
 		for series := mapping.UID(1); series <= 2; series++ {
 			tsuid := s.Schema.AppendTSUID(nil, metric, []mapping.Tag{{Key: 1, Value: series}})
 			for _, h := range []int64{0, 999, 1000, 1001} {
-				w.Put(&b, s.Tables.Own, exemplars.NewRows(s.Schema), tsuid, mapping.RequestExemplar{T: h*mapping.HourMs + 5}, 1)
+				w.Put(&b, s.Tables.Exemplars(), exemplars.NewRows(s.Schema), tsuid, mapping.RequestExemplar{T: h*mapping.HourMs + 5}, 1)
 				if h >= 1000 {
 					left = append(left, fmt.Sprintf("%x", b.At(b.Len()-1).Row))
 				}
@@ -100,7 +96,7 @@ func TestDrop_RemovesTheExemplarsOfTheHoursBefore(t *testing.T) {
 		t.Errorf("dropped %d ranges, %v, want one of each metric", ranges, err)
 	}
 	slices.Sort(left)
-	if got := rows(t, st, s.Tables.Own); !slices.Equal(got, left) {
+	if got := rows(t, st, s.Tables.Exemplars()); !slices.Equal(got, left) {
 		t.Errorf("left are %q, want %q", got, left)
 	}
 }
