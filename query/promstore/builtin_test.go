@@ -64,6 +64,9 @@ func TestPromQL_PassesPrometheusBuiltinTests(t *testing.T) {
 	for _, name := range []string{"memory", "pebble", "hbase"} {
 		t.Run(name, func(t *testing.T) {
 			if name == "hbase" {
+				if testing.Short() {
+					t.Skip("takes minutes, and the others run the same code above the store")
+				}
 				startHBase(t)
 			}
 			failed, output := runBuiltinTests(t, name)
