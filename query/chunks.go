@@ -61,14 +61,16 @@ func (e *ChunkEncoder) encodeNumbers(ts []int64, vs []float64, emit func(Chunk) 
 			return err
 		}
 	}
-	for i, t := range ts {
+	for len(ts) > 0 {
 		if e.samples == 0 {
 			e.xor.reset()
-			e.encoding, e.minT = chunkenc.EncXOR, t
+			e.encoding, e.minT = chunkenc.EncXOR, ts[0]
 		}
-		e.xor.append(t, vs[i])
-		e.maxT = t
-		if e.samples++; e.samples == MaxChunkSamples {
+		n := min(len(ts), MaxChunkSamples-e.samples)
+		e.xor.append(ts[:n], vs[:n])
+		e.maxT = ts[n-1]
+		ts, vs = ts[n:], vs[n:]
+		if e.samples += n; e.samples == MaxChunkSamples {
 			if err := e.Flush(emit); err != nil {
 				return err
 			}
