@@ -89,6 +89,7 @@ func (d *RowDecoder) Add(qualifier []byte, timestamp int64, value []byte) error 
 // then nothing of the list is taken in.
 func (d *RowDecoder) AddPoints(points []byte, timestamp int64) error {
 	first := d.begin()
+	points = points[d.addListed(points):]
 	for len(points) > 0 {
 		end := math.MaxInt
 		if len(points) >= msWidth {
@@ -183,20 +184,9 @@ func (d *RowDecoder) addSeconds(qualifier, value []byte) error {
 }
 
 func (d *RowDecoder) addCompacted(qualifiers, values []byte) error {
-	d.points.T = slices.Grow(d.points.T, len(qualifiers)/secondsWidth)
-	d.points.V = slices.Grow(d.points.V, len(qualifiers)/secondsWidth)
+	points, read := d.addSplit(qualifiers, values)
+	qualifiers, values = qualifiers[points*msWidth:], values[read:]
 	for len(qualifiers) > 0 {
-		// ParseQualifier would do for all, but not inlined, and most points of a large read come through here.
-		if len(qualifiers) >= msWidth && isMs(qualifiers[0]) {
-			q := binary.BigEndian.Uint32(qualifiers)
-			v, n, err := readValue(values, byte(q)&flagsMask)
-			if err != nil {
-				return err
-			}
-			d.addPoint(q&msOffsetMask>>msShift, v)
-			qualifiers, values = qualifiers[msWidth:], values[n:]
-			continue
-		}
 		offset, flags, width, err := ParseQualifier(qualifiers)
 		if err != nil {
 			return err
@@ -253,6 +243,85 @@ func (d *RowDecoder) addAppended(value []byte) error {
 		value = value[width+n:]
 	}
 	return nil
+}
+
+// Nearly all points of a large read come through addListed and addSplit. They take what is usual as far as it goes: numbers
+// with qualifiers in milliseconds, and eight bytes from where the value begins. The rest is for their callers.
+
+// addListed adds points from the beginning of a point list, and returns the bytes that they have there.
+func (d *RowDecoder) addListed(points []byte) (read int) {
+	ts, vs := d.room(len(points) / (msWidth + 1))
+	n := 0
+	for read+MaxPointBytes <= len(points) {
+		point := points[read : read+MaxPointBytes]
+		q := binary.BigEndian.Uint32(point)
+		v, size := wordValue(binary.BigEndian.Uint64(point[msWidth:]), byte(q)&(flagsMask|listHistogram))
+		if size == 0 {
+			break
+		}
+		ts[n], vs[n] = int64(q&msOffsetMask>>msShift), v
+		n++
+		read += msWidth + size
+	}
+	d.taken(n)
+	return read
+}
+
+// addSplit adds points from the beginning of a multi-point cell, and returns how many, and the bytes of their values.
+func (d *RowDecoder) addSplit(qualifiers, values []byte) (n, read int) {
+	ts, vs := d.room(len(qualifiers) / msWidth)
+	for n < len(ts) && read+8 <= len(values) {
+		q := binary.BigEndian.Uint32(qualifiers[n*msWidth:])
+		v, size := wordValue(binary.BigEndian.Uint64(values[read:read+8]), byte(q)&flagsMask)
+		if size == 0 || q < msForm {
+			break
+		}
+		ts[n], vs[n] = int64(q&msOffsetMask>>msShift), v
+		n++
+		read += size
+	}
+	d.taken(n)
+	return n, read
+}
+
+// room is where up to n further points may be put; see taken.
+func (d *RowDecoder) room(n int) ([]int64, []float64) {
+	p := &d.points
+	p.T, p.V = slices.Grow(p.T, n), slices.Grow(p.V, n)
+	at := len(p.T)
+	return p.T[at : at+n], p.V[at : at+n]
+}
+
+// taken says that in the room there are n points now, with offsets for times.
+func (d *RowDecoder) taken(n int) {
+	p, base, last := &d.points, d.baseMs, int64(math.MinInt64)
+	at := len(p.T)
+	if at > 0 {
+		last = p.T[at-1]
+	}
+	ascending := true
+	ts := p.T[at : at+n]
+	for i, offset := range ts {
+		t := base + offset
+		ascending = ascending && t > last
+		ts[i], last = t, t
+	}
+	p.T, p.V = p.T[:at+n], p.V[:at+n]
+	d.inOrder = d.inOrder && ascending
+}
+
+// wordValue reads the value at the beginning of 8 bytes, whose form is told by the flags; n is 0 if there is no such form.
+func wordValue(b uint64, flags byte) (v float64, n int) {
+	n = int(flags&FlagLengthMask) + 1
+	switch {
+	case flags == flagFloat64:
+		return math.Float64frombits(b), n
+	case flags == flagFloat32:
+		return float64(math.Float32frombits(uint32(b >> 32))), n
+	case flags > flagInt64 || n&(n-1) != 0:
+		return 0, 0
+	}
+	return float64(int64(b) >> (64 - 8*n)), n
 }
 
 // readValue reads the value at the beginning of b, whose form is told by the flags, and the number of its bytes.
