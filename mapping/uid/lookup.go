@@ -95,19 +95,37 @@ func (r *Registry) spellings(n Name) []string {
 // Texts returns, in the order of the ids, their names, decoded. The error is the store's or the context's.
 func (r *Registry) Texts(ctx context.Context, ids []ID) ([]Text, error) {
 	texts := make([]Text, len(ids))
-	cells := make([]*cell, len(ids))
-	var asked []*cell
+	var (
+		latest [256]int // by the ids' lowest bits, the position after that of the latest one that the cache has
+		hits   [kinds]int
+		asked  []*cell
+		cells  []*cell // by id; nil while none is asked for
+	)
 	for i, id := range ids {
-		if text, ok := r.CachedText(id.Kind, id.UID); ok {
+		near := &latest[(uint(id.UID)*kinds+uint(id.Kind))%uint(len(latest))]
+		if *near > 0 && ids[*near-1] == id { // neighbours have most in common
+			texts[i] = texts[*near-1]
+			hits[id.Kind]++
+			continue
+		}
+		if text, ok := r.texts.get(id); ok {
 			texts[i] = Text{text, true}
+			*near = i + 1
+			hits[id.Kind]++
 			continue
 		}
 		r.metrics.misses[id.Kind].Inc()
 		if id.UID == 0 || id.UID > r.table.schema.MaxUID(id.Kind) {
 			continue
 		}
+		if cells == nil {
+			cells = make([]*cell, len(ids))
+		}
 		cells[i] = &cell{kind: id.Kind, row: r.table.row(id.Kind, id.UID)}
 		asked = append(asked, cells[i])
+	}
+	for kind, n := range hits {
+		r.metrics.hits[kind].Add(float64(n))
 	}
 	if len(asked) == 0 {
 		return texts, nil
