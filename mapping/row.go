@@ -57,6 +57,9 @@ func (d *RowDecoder) Reset(base uint32) {
 	d.skipped = Skipped{}
 }
 
+// Len is the number of points taken in, of which AppendPoints may append fewer.
+func (d *RowDecoder) Len() int { return d.points.Len() }
+
 // Skipped counts the cells added since Reset that hold no points.
 func (d *RowDecoder) Skipped() Skipped { return d.skipped }
 
@@ -364,10 +367,15 @@ func (d *RowDecoder) AppendPoints(dst *Points, mint, maxt int64) {
 		d.sort()
 		points = &d.sorted
 	}
-	from, _ := slices.BinarySearch(points.T, mint)
-	to, found := slices.BinarySearch(points.T, maxt)
-	if found {
-		to++
+	from, to := 0, len(points.T)
+	if to > 0 && points.T[0] < mint {
+		from, _ = slices.BinarySearch(points.T, mint)
+	}
+	if to > 0 && points.T[to-1] > maxt {
+		var found bool
+		if to, found = slices.BinarySearch(points.T, maxt); found {
+			to++
+		}
 	}
 	if from < to {
 		first := dst.Len()

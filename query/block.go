@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 
@@ -25,28 +26,36 @@ type block struct {
 	runs   []run          // by group, then base time
 	merged mapping.Points // samples of runs that were made of several
 
-	rows    int      // rows wanted
-	members []member // the TSUIDs
-	active  []member // those of a day
-	keys    []byte
-	wanted  [][]byte // row keys, ascending
-	owner   []int    // the group of each wanted row
-	steps   []step
-	pieces  []piece
-	readers []*reader
-	touched Touched
+	rows     int      // rows wanted
+	members  []member // the TSUIDs, in the order of their row keys
+	active   []member // those of a day
+	patterns []byte   // row keys of members
+	keys     []byte
+	wanted   [][]byte // row keys, ascending
+	owner    []int    // the group of each wanted row
+	steps    []step
+	pieces   []piece
+	readers  []*reader
+	starts   []int // of the runs of each group
+	touched  Touched
 
-	tsuids [][]byte // of the groups, for gatherHeld
-	owners []int    // the group of each
+	tsuids [][]byte // of the members, for gatherHeld
 	held   []heldRow
-	slab   []byte // keys and points of held rows
+	slabs  slabs // keys and points of held rows
 }
 
 // heldRow is a row of which points are held in memory.
 type heldRow struct {
-	group  int
-	key    []byte
-	points []byte // a point list
+	member, run int // of the block
+	base        uint32
+	group       int
+	key         []byte
+	points      []byte // a point list
+}
+
+// compare orders held rows as their keys are ordered, without looking at these.
+func (h heldRow) compare(o heldRow) int {
+	return cmp.Or(cmp.Compare(h.run, o.run), cmp.Compare(h.base, o.base), cmp.Compare(h.member, o.member))
 }
 
 // run is the samples of one row.
@@ -61,26 +70,32 @@ type run struct {
 // member is one TSUID of a block.
 type member struct {
 	group int
+	tsuid []byte
 	row   []byte // row key, to be patched with base times
+	run   int    // which of the runs of members with one salt and metric it belongs to
 	days  index.Days
 }
 
 // plan lists the row keys of an extent, ascending.
 func (b *block) plan(s mapping.Schema, groups []group, hours []uint32, e extent) {
 	b.extent = e
-	b.members, b.keys, b.wanted, b.owner = b.members[:0], b.keys[:0], b.wanted[:0], b.owner[:0]
+	b.members, b.patterns, b.keys = b.members[:0], b.patterns[:0], b.keys[:0]
+	b.wanted, b.owner = b.wanted[:0], b.owner[:0]
 	for g := e.from; g < e.to; g++ {
 		for _, t := range groups[g].series {
-			b.members = append(b.members, member{g, s.AppendRowKey(nil, t.TSUID, 0), t.Days})
+			at := len(b.patterns)
+			b.patterns = s.AppendRowKey(b.patterns, t.TSUID, 0)
+			b.members = append(b.members, member{g, t.TSUID, b.patterns[at:len(b.patterns):len(b.patterns)], 0, t.Days})
 		}
 	}
 	// Keys order by salt and metric, then base time, then tags. With base time 0 members order by salt and metric, then
 	// tags; so within each run of one salt and metric the hours go outermost.
 	slices.SortFunc(b.members, func(x, y member) int { return bytes.Compare(x.row, y.row) })
 	head := s.TagsOffset() - 4
-	for start := 0; start < len(b.members); {
-		end := start + 1
+	for start, run := 0, 0; start < len(b.members); run++ {
+		end := start
 		for end < len(b.members) && bytes.Equal(b.members[end].row[:head], b.members[start].row[:head]) {
+			b.members[end].run = run
 			end++
 		}
 		for at := e.begin; at < e.end; {
@@ -115,27 +130,53 @@ func (b *block) want(s mapping.Schema, members []member, base uint32) {
 // gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is flushed
 // between the two is then met twice, and not missed.
 func (b *block) gatherHeld(ctx context.Context, q *Querier, groups []group, hours []uint32) []error {
-	b.held, b.slab = b.held[:0], b.slab[:0]
+	b.held = b.held[:0]
+	b.slabs.reset()
 	if q.Held == nil || b.begin == b.end {
 		return nil
 	}
-	b.tsuids, b.owners = b.tsuids[:0], b.owners[:0]
-	for g := b.from; g < b.to; g++ {
-		for _, t := range groups[g].series {
-			b.tsuids = append(b.tsuids, t.TSUID)
-			b.owners = append(b.owners, g)
-		}
+	b.tsuids = b.tsuids[:0]
+	for _, m := range b.members {
+		b.tsuids = append(b.tsuids, m.tsuid)
 	}
 	schema := q.Settings.Schema
 	warnings := q.Held.Held(ctx, b.tsuids, hours[b.begin], hours[b.end-1], func(i int, base uint32, points []byte) {
-		at := len(b.slab)
-		b.slab = schema.AppendRowKey(b.slab, b.tsuids[i], base)
-		end := len(b.slab)
-		b.slab = append(b.slab, points...)
-		b.held = append(b.held, heldRow{b.owners[i], b.slab[at:end:end], b.slab[end:len(b.slab):len(b.slab)]})
+		m := &b.members[i]
+		key := b.slabs.clone(m.row)
+		schema.SetBaseTime(key, base)
+		b.held = append(b.held, heldRow{i, m.run, base, m.group, key, b.slabs.clone(points)})
 	})
-	slices.SortStableFunc(b.held, func(x, y heldRow) int { return bytes.Compare(x.key, y.key) })
+	slices.SortStableFunc(b.held, heldRow.compare)
 	return warnings
+}
+
+// slabs is memory for byte slices. What was handed out stays where it is.
+type slabs struct {
+	all  [][]byte
+	used int // all[:used] have something; the last of them has room
+}
+
+const slabBytes = 256 << 10
+
+func (s *slabs) reset() {
+	for i := range s.all[:s.used] {
+		s.all[i] = s.all[i][:0]
+	}
+	s.used = 0
+}
+
+// clone is a copy of b that is valid until reset.
+func (s *slabs) clone(b []byte) []byte {
+	for s.used == 0 || cap(s.all[s.used-1])-len(s.all[s.used-1]) < len(b) {
+		if s.used == len(s.all) || cap(s.all[s.used]) < len(b) {
+			s.all = slices.Insert(s.all, s.used, make([]byte, 0, max(slabBytes, len(b))))
+		}
+		s.used++
+	}
+	last := &s.all[s.used-1]
+	at := len(*last)
+	*last = append(*last, b...)
+	return (*last)[at:len(*last):len(*last)]
 }
 
 // divisible tells whether a block for fewer rows could be planned: it has more than one group, or hour.

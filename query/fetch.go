@@ -224,24 +224,15 @@ func (s *set) Close() {
 	s.current, s.spare = new(block), nil
 }
 
-// pooledPoints is how many samples a block may have room for that is kept for the next query.
-const pooledPoints = 4 * aimedPoints
-
 // release gives a block, or nil, up for another query.
 func (q *Querier) release(b *block) {
 	if b == nil {
 		return
 	}
-	room := cap(b.merged.T)
 	for _, r := range b.readers {
-		room += cap(r.points.T)
+		r.release(q)
 	}
-	// The readers share a block's rows anew each time, so that in the end each has room for many.
-	for i := 0; i < len(b.readers) && room > pooledPoints; i++ {
-		room -= cap(b.readers[i].points.T)
-		b.readers[i].points = mapping.Points{}
-	}
-	if room > 0 && room <= pooledPoints {
+	if cap(b.merged.T) <= aimedPoints {
 		q.blocks.Put(b)
 	}
 }

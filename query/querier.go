@@ -50,6 +50,7 @@ type Querier struct {
 	blockPoints int       // maxBlockPoints, less in tests
 	forced      plan      // byCost but in tests
 	blocks      sync.Pool // *block
+	pages       sync.Pool // *mapping.Points, of pagePoints
 	metrics     metrics
 }
 
@@ -65,6 +66,9 @@ func New(c Config) *Querier {
 	}
 	q := &Querier{Config: c, blockPoints: maxBlockPoints, metrics: newMetrics(c.Registerer)}
 	q.blocks.New = func() any { return new(block) }
+	q.pages.New = func() any {
+		return &mapping.Points{T: make([]int64, 0, pagePoints), V: make([]float64, 0, pagePoints)}
+	}
 	return q
 }
 

@@ -98,20 +98,51 @@ func (b *block) fill(ctx context.Context, q *Querier, s *set) (full bool, err er
 		work(b.readers[0])
 	}
 	wg.Wait()
-	b.runs, b.touched = b.runs[:0], Touched{Blocks: 1}
+	b.touched = Touched{Blocks: 1}
 	b.merged.Reset()
 	for _, r := range b.readers[:readers] {
-		b.runs = append(b.runs, r.runs...)
 		b.touched.add(r.touched)
 	}
 	if err := context.Cause(ctx); err != nil {
+		b.runs = b.runs[:0]
 		return errors.Is(err, errFull), err
 	}
-	slices.SortFunc(b.runs, func(x, y run) int {
-		return cmp.Or(cmp.Compare(x.group, y.group), cmp.Compare(x.base, y.base), bytes.Compare(x.key, y.key))
-	})
+	b.gatherRuns(b.readers[:readers])
 	b.mergeAliases()
 	return false, nil
+}
+
+// gatherRuns takes over the runs of the readers, and puts them into order. Groups are counted, not compared: there may be many.
+func (b *block) gatherRuns(readers []*reader) {
+	b.starts = slices.Grow(b.starts[:0], b.to-b.from+1)[:b.to-b.from+1]
+	clear(b.starts)
+	total := 0
+	for _, r := range readers {
+		total += len(r.runs)
+		for i := range r.runs {
+			b.starts[r.runs[i].group-b.from+1]++
+		}
+	}
+	for i := range b.starts[1:] {
+		b.starts[i+1] += b.starts[i]
+	}
+	b.runs = slices.Grow(b.runs[:0], total)[:total]
+	for _, r := range readers {
+		for i := range r.runs {
+			at := &b.starts[r.runs[i].group-b.from] // which becomes the start of the next group
+			b.runs[*at] = r.runs[i]
+			*at++
+		}
+	}
+	begin := 0
+	for _, end := range b.starts[:b.to-b.from] {
+		if end > begin+1 {
+			slices.SortFunc(b.runs[begin:end], func(x, y run) int {
+				return cmp.Or(cmp.Compare(x.base, y.base), bytes.Compare(x.key, y.key))
+			})
+		}
+		begin = end
+	}
 }
 
 // reader reads pieces, one after the other. Keys of its runs are those of its pieces, and of their held rows.
@@ -119,16 +150,40 @@ type reader struct {
 	q          *Querier
 	mint, maxt int64
 	regexp     string
-	points     mapping.Points
-	runs       []run // of points
+	pages      []*mapping.Points // the last one is being filled
+	runs       []run             // of the pages
 	decoder    mapping.RowDecoder
 	touched    Touched
 }
 
 func (r *reader) reset(q *Querier, s *set) {
+	r.release(q)
 	r.q, r.mint, r.maxt, r.regexp = q, s.mint, s.maxt, s.rowRegexp
-	r.points.Reset()
 	r.runs, r.touched = r.runs[:0], Touched{}
+}
+
+// pagePoints is how many samples a page has room for. Of a longer row the page becomes as long as that, and is of no more use.
+const pagePoints = 1 << 14
+
+// page returns one with room for so many samples.
+func (r *reader) page(samples int) *mapping.Points {
+	if n := len(r.pages); n > 0 && cap(r.pages[n-1].T)-r.pages[n-1].Len() >= samples {
+		return r.pages[n-1]
+	}
+	p := r.q.pages.Get().(*mapping.Points)
+	r.pages = append(r.pages, p)
+	return p
+}
+
+// release gives the pages up for others.
+func (r *reader) release(q *Querier) {
+	for _, p := range r.pages {
+		if p.Reset(); cap(p.T) == pagePoints {
+			q.pages.Put(p)
+		}
+	}
+	clear(r.pages)
+	r.pages = r.pages[:0]
 }
 
 // read reads a piece. points counts those of all readers; beyond the limit it is errFull.
@@ -141,12 +196,12 @@ func (r *reader) read(ctx context.Context, p *piece, points *atomic.Int64, limit
 		for !bytes.Equal(p.rows[at], row.Key) {
 			at++
 		}
-		before := r.points.Len()
+		before := r.touched.Samples
 		for len(held) > 0 && bytes.Compare(held[0].key, row.Key) < 0 {
 			held = r.decode(store.Row{Key: held[0].key}, held, held[0].group)
 		}
 		held = r.decode(store.Row{Key: p.rows[at], Cells: row.Cells}, held, p.of[at])
-		if points.Add(int64(r.points.Len()-before)) > limit {
+		if points.Add(int64(r.touched.Samples-before)) > limit {
 			return errFull
 		}
 	}
@@ -236,10 +291,11 @@ func (r *reader) decode(row store.Row, held []heldRow, group int) []heldRow {
 			r.q.Logger.Error("passed over held points that cannot be read", "row", hex.EncodeToString(row.Key), "err", err)
 		}
 	}
-	from := r.points.Len()
-	r.decoder.AppendPoints(&r.points, r.mint, min(r.maxt, int64(key.Base)*1000+mapping.HourMs-1))
-	if to := r.points.Len(); to > from {
-		r.runs = append(r.runs, run{group, key.Base, row.Key, &r.points, from, to})
+	page := r.page(r.decoder.Len())
+	from := page.Len()
+	r.decoder.AppendPoints(page, r.mint, min(r.maxt, int64(key.Base)*1000+mapping.HourMs-1))
+	if to := page.Len(); to > from {
+		r.runs = append(r.runs, run{group, key.Base, row.Key, page, from, to})
 		r.touched.Samples += to - from
 	}
 	return held[own:]
