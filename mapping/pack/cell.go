@@ -118,20 +118,21 @@ func (s *scratch) join(dst []byte, n int, seconds bool, end trailer) (out []byte
 	}
 	out = grow(dst, qualifier+n*maxValue+slack)
 	q, v := out[len(dst):][:qualifier], out[len(dst)+qualifier:]
-	times, flags, raw := s.times[:n], s.flags[:n], s.raw[:n]
+	flags := s.flags[:n]
+	times, raw := s.times[:len(flags)], s.raw[:len(flags)]
 	at := 0
-	for i, f := range flags {
-		// The bytes beyond the value are overwritten by the next.
-		binary.BigEndian.PutUint64(v[at:], raw[i])
-		at += int(f&mapping.FlagLengthMask) + 1
-	}
 	if seconds {
-		for i, t := range times {
-			binary.BigEndian.PutUint16(q[i*secondsWidth:], uint16(t)<<secondsShift|uint16(flags[i]))
+		for i, f := range flags {
+			// The bytes beyond the value are overwritten by the next.
+			binary.BigEndian.PutUint64(v[at:], raw[i])
+			binary.BigEndian.PutUint16(q[i*secondsWidth:], uint16(times[i])<<secondsShift|uint16(f))
+			at += int(f&mapping.FlagLengthMask) + 1
 		}
 	} else {
-		for i, t := range times {
-			binary.BigEndian.PutUint32(q[i*msWidth:], msForm<<28|uint32(t)<<msShift|uint32(flags[i]))
+		for i, f := range flags {
+			binary.BigEndian.PutUint64(v[at:], raw[i])
+			binary.BigEndian.PutUint32(q[i*msWidth:], msForm<<28|uint32(times[i])<<msShift|uint32(f))
+			at += int(f&mapping.FlagLengthMask) + 1
 		}
 	}
 	if end != trailerNone {

@@ -59,10 +59,11 @@ func (s *scratch) expand(dst, packed []byte) (out []byte, qualifier int, err err
 func (s *scratch) parseFlags(flags []byte, kind flagsKind, r *reader) {
 	switch kind {
 	case flagsSame:
-		f := r.byte()
-		for i := range flags {
-			flags[i] = f
+		flags[0] = r.byte()
+		for n := 1; n < len(flags); n *= 2 {
+			copy(flags[n:], flags[:n])
 		}
+		flags = flags[:1]
 	case flagsListed:
 		copy(flags, r.take(len(flags)))
 	case flagsFollow:
