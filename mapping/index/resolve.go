@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"slices"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -15,10 +14,16 @@ import (
 // nothing to call it by.
 func (r *Reader) resolve(ctx context.Context, tsuids [][]byte) ([]Series, error) {
 	schema := r.Settings.Schema
+	bytes, count := 0, 0
+	for _, tsuid := range tsuids {
+		bytes += len(tsuid)
+		count += 1 + 2*len(tsuid)/schema.PairWidth()
+	}
 	var (
-		ids   []uid.ID
+		ids   = make([]uid.ID, 0, count)
 		first = make([]int, 0, len(tsuids)) // where each TSUID's ids begin; -1 for a malformed one
 		tags  []mapping.Tag
+		slab  = make([]byte, 0, bytes)
 	)
 	for _, tsuid := range tsuids {
 		metric, parsed, err := schema.ParseTSUID(tsuid, tags[:0])
@@ -45,7 +50,9 @@ func (r *Reader) resolve(ctx context.Context, tsuids [][]byte) ([]Series, error)
 		}
 		pairs := (len(tsuid) - schema.MetricWidth) / schema.PairWidth()
 		if ls, ok := buildLabels(&b, texts[first[i]:first[i]+1+2*pairs]); ok {
-			out = append(out, Series{TSUID: slices.Clone(tsuid), Labels: ls})
+			at := len(slab)
+			slab = append(slab, tsuid...)
+			out = append(out, Series{TSUID: slab[at:len(slab):len(slab)], Labels: ls})
 		}
 	}
 	return out, nil
