@@ -253,64 +253,71 @@ func (d *RowDecoder) addAppended(value []byte) error {
 
 // addListed adds points from the beginning of a point list, and returns the bytes that they have there.
 func (d *RowDecoder) addListed(points []byte) (read int) {
-	ts, vs := d.room(len(points) / (msWidth + 1))
+	r := d.room(len(points) / (msWidth + 1))
 	n := 0
-	for read+MaxPointBytes <= len(points) {
+	for n < len(r.t) && read+MaxPointBytes <= len(points) {
 		point := points[read : read+MaxPointBytes]
 		q := binary.BigEndian.Uint32(point)
 		v, size := wordValue(binary.BigEndian.Uint64(point[msWidth:]), byte(q)&(flagsMask|listHistogram))
 		if size == 0 {
 			break
 		}
-		ts[n], vs[n] = int64(q&msOffsetMask>>msShift), v
+		r.put(n, q, v)
 		n++
 		read += msWidth + size
 	}
-	d.taken(n)
+	d.take(r, n)
 	return read
 }
 
 // addSplit adds points from the beginning of a multi-point cell, and returns how many, and the bytes of their values.
 func (d *RowDecoder) addSplit(qualifiers, values []byte) (n, read int) {
-	ts, vs := d.room(len(qualifiers) / msWidth)
-	for n < len(ts) && read+8 <= len(values) {
-		q := binary.BigEndian.Uint32(qualifiers[n*msWidth:])
+	r := d.room(len(qualifiers) / msWidth)
+	for n < len(r.t) && read+8 <= len(values) {
+		q := binary.BigEndian.Uint32(qualifiers[n*msWidth : n*msWidth+msWidth])
 		v, size := wordValue(binary.BigEndian.Uint64(values[read:read+8]), byte(q)&flagsMask)
 		if size == 0 || q < msForm {
 			break
 		}
-		ts[n], vs[n] = int64(q&msOffsetMask>>msShift), v
+		r.put(n, q, v)
 		n++
 		read += size
 	}
-	d.taken(n)
+	d.take(r, n)
 	return n, read
 }
 
-// room is where up to n further points may be put; see taken.
-func (d *RowDecoder) room(n int) ([]int64, []float64) {
-	p := &d.points
-	p.T, p.V = slices.Grow(p.T, n), slices.Grow(p.V, n)
-	at := len(p.T)
-	return p.T[at : at+n], p.V[at : at+n]
+// pointRoom is where further points of a RowDecoder are put.
+type pointRoom struct {
+	t         []int64
+	v         []float64
+	base      int64 // ms
+	last      int64 // time of the point before
+	unordered bool
 }
 
-// taken says that in the room there are n points now, with offsets for times.
-func (d *RowDecoder) taken(n int) {
-	p, base, last := &d.points, d.baseMs, int64(math.MinInt64)
-	at := len(p.T)
+// room makes room for n further points.
+func (d *RowDecoder) room(n int) pointRoom {
+	p := &d.points
+	p.T, p.V = slices.Grow(p.T, n), slices.Grow(p.V, n)
+	at, last := len(p.T), int64(math.MinInt64)
 	if at > 0 {
 		last = p.T[at-1]
 	}
-	ascending := true
-	ts := p.T[at : at+n]
-	for i, offset := range ts {
-		t := base + offset
-		ascending = ascending && t > last
-		ts[i], last = t, t
-	}
-	p.T, p.V = p.T[:at+n], p.V[:at+n]
-	d.inOrder = d.inOrder && ascending
+	return pointRoom{t: p.T[at : at+n], v: p.V[at : at+n], base: d.baseMs, last: last}
+}
+
+// put puts in the point at i, whose qualifier is of milliseconds.
+func (r *pointRoom) put(i int, qualifier uint32, v float64) {
+	t := r.base + int64(qualifier&msOffsetMask>>msShift)
+	r.unordered = r.unordered || t <= r.last
+	r.t[i], r.v[i], r.last = t, v, t
+}
+
+// take takes over the first n points that were put into the room.
+func (d *RowDecoder) take(r pointRoom, n int) {
+	d.points.T, d.points.V = d.points.T[:len(d.points.T)+n], d.points.V[:len(d.points.V)+n]
+	d.inOrder = d.inOrder && !r.unordered
 }
 
 // wordValue reads the value at the beginning of 8 bytes, whose form is told by the flags; n is 0 if there is no such form.
