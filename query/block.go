@@ -41,7 +41,7 @@ type block struct {
 
 	tsuids [][]byte // of the members, for gatherHeld
 	held   []heldRow
-	slabs  slabs // keys and points of held rows
+	slabs  slabs // their keys and points
 }
 
 // heldRow is a row of which points are held in memory.
@@ -49,11 +49,10 @@ type heldRow struct {
 	member, run int // of the block
 	base        uint32
 	group       int
-	key         []byte
-	points      []byte // a point list
+	key, points []byte // points is a point list
 }
 
-// compare orders held rows as their keys are ordered, without looking at these.
+// compare orders held rows as their keys do, which are longer to compare.
 func (h heldRow) compare(o heldRow) int {
 	return cmp.Or(cmp.Compare(h.run, o.run), cmp.Compare(h.base, o.base), cmp.Compare(h.member, o.member))
 }
@@ -129,7 +128,7 @@ func (b *block) want(s mapping.Schema, members []member, base uint32) {
 
 // gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is flushed
 // between the two is then met twice, and not missed.
-func (b *block) gatherHeld(ctx context.Context, q *Querier, groups []group, hours []uint32) []error {
+func (b *block) gatherHeld(ctx context.Context, q *Querier, hours []uint32) []error {
 	b.held = b.held[:0]
 	b.slabs.reset()
 	if q.Held == nil || b.begin == b.end {
@@ -148,35 +147,6 @@ func (b *block) gatherHeld(ctx context.Context, q *Querier, groups []group, hour
 	})
 	slices.SortStableFunc(b.held, heldRow.compare)
 	return warnings
-}
-
-// slabs is memory for byte slices. What was handed out stays where it is.
-type slabs struct {
-	all  [][]byte
-	used int // all[:used] have something; the last of them has room
-}
-
-const slabBytes = 256 << 10
-
-func (s *slabs) reset() {
-	for i := range s.all[:s.used] {
-		s.all[i] = s.all[i][:0]
-	}
-	s.used = 0
-}
-
-// clone is a copy of b that is valid until reset.
-func (s *slabs) clone(b []byte) []byte {
-	for s.used == 0 || cap(s.all[s.used-1])-len(s.all[s.used-1]) < len(b) {
-		if s.used == len(s.all) || cap(s.all[s.used]) < len(b) {
-			s.all = slices.Insert(s.all, s.used, make([]byte, 0, max(slabBytes, len(b))))
-		}
-		s.used++
-	}
-	last := &s.all[s.used-1]
-	at := len(*last)
-	*last = append(*last, b...)
-	return (*last)[at:len(*last):len(*last)]
 }
 
 // divisible tells whether a block for fewer rows could be planned: it has more than one group, or hour.

@@ -91,6 +91,31 @@ func TestChunkEncoder_KeepsEveryBitAcrossRuns(t *testing.T) {
 	})
 }
 
+// Every sample has a time of 68 bits and a value of all its bits.
+func TestChunkEncoder_LongestChunkComesBack(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var p mapping.Points
+	at := int64(1)
+	for i := range query.MaxChunkSamples {
+		p.Append(at, math.Float64frombits(rnd.Uint64()))
+		at += 1 + int64(i%2)<<50
+	}
+	var e query.ChunkEncoder
+	var got [][2]int64
+	err := e.Encode(&p, func(c query.Chunk) error {
+		got = decodeChunk(t, got, c)
+		return nil
+	})
+	if err != nil || len(got) != p.Len() {
+		t.Fatalf("got %d samples, want %d: %v", len(got), p.Len(), err)
+	}
+	for i, s := range got {
+		if s != [2]int64{p.T[i], int64(math.Float64bits(p.V[i]))} {
+			t.Fatalf("sample %d: got %x, want %x at %x", i, s, math.Float64bits(p.V[i]), p.T[i])
+		}
+	}
+}
+
 // Chunks of numbers and native histograms, of counters that begin anew and of gauges, hold what went into them.
 func TestChunkEncoder_HistogramsComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

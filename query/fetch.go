@@ -128,7 +128,7 @@ func (s *set) fetchAhead() {
 	go func() {
 		for {
 			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
-			warnings := b.gatherHeld(s.ctx, s.q, s.groups, s.hours)
+			warnings := b.gatherHeld(s.ctx, s.q, s.hours)
 			full, err := b.fill(s.ctx, s.q, s)
 			if !full {
 				ahead <- fetched{b, warnings, err}

@@ -37,11 +37,10 @@ type xorChunk struct {
 }
 
 const (
-	headXORBytes = 2 + binary.MaxVarintLen64 + 8 // up to the first value
-	maxXORBits   = 4 + 64 + 13 + 64              // of a further sample
-
-	// maxXORBytes is more than a chunk takes by a word, since bits are written by the word.
-	maxXORBytes = headXORBytes + (MaxChunkSamples*maxXORBits+7)/8 + 8
+	// maxXORBits bounds what a sample takes: 68 bits of time, or 80 of that of the first two, 13 before the value, and the value.
+	maxXORBits = 80 + 13 + 64
+	// maxXORBytes is a word more than a chunk takes, since bits are written by the word.
+	maxXORBytes = 2 + (MaxChunkSamples*maxXORBits+7)/8 + 8
 )
 
 // reset begins an empty chunk.

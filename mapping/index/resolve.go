@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"slices"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -10,60 +11,75 @@ import (
 	"github.com/promtsd/promtsd/mapping/uid"
 )
 
-// resolve turns TSUIDs into labels. A TSUID that is malformed, or one of whose UIDs has no name, is left out: there is
-// nothing to call it by.
+// resolve turns TSUIDs into series with their labels. A TSUID that is malformed, or one of whose UIDs has no name, is left
+// out: there is nothing to call it by.
 func (r *Reader) resolve(ctx context.Context, tsuids [][]byte) ([]Series, error) {
-	schema := r.Settings.Schema
-	bytes, count := 0, 0
+	size := 0
 	for _, tsuid := range tsuids {
-		bytes += len(tsuid)
-		count += 1 + 2*len(tsuid)/schema.PairWidth()
+		size += len(tsuid)
 	}
+	slab, found := make([]byte, 0, size), make([]Series, len(tsuids))
+	for i, tsuid := range tsuids {
+		at := len(slab)
+		slab = append(slab, tsuid...)
+		found[i].TSUID = slab[at:len(slab):len(slab)]
+	}
+	unknown := r.known.recall(found)
+	if len(unknown) == 0 {
+		return found, nil
+	}
+	named, err := r.lookUp(ctx, found, unknown)
+	if err != nil {
+		return nil, err
+	}
+	r.known.keep(found, named)
+	if len(named) < len(unknown) {
+		found = slices.DeleteFunc(found, func(s Series) bool { return s.TSUID == nil })
+	}
+	return found, nil
+}
+
+// lookUp fills in the labels of the series at some positions, and returns the positions of those that can be called by them.
+// From the others it takes the TSUID away.
+func (r *Reader) lookUp(ctx context.Context, found []Series, at []int) (named []int, err error) {
+	schema := r.Settings.Schema
 	var (
-		ids   = make([]uid.ID, 0, count)
-		first = make([]int, 0, len(tsuids)) // where each TSUID's ids begin; -1 for a malformed one
+		ids   []uid.ID
+		first = make([]int, 0, len(at)+1) // where the ids of each begin, and where the last end
 		tags  []mapping.Tag
-		slab  = make([]byte, 0, bytes)
 	)
-	for _, tsuid := range tsuids {
-		metric, parsed, err := schema.ParseTSUID(tsuid, tags[:0])
-		if err != nil {
-			first = append(first, -1)
+	for _, i := range at {
+		first = append(first, len(ids))
+		var metric mapping.UID
+		if metric, tags, err = schema.ParseTSUID(found[i].TSUID, tags[:0]); err != nil {
 			continue
 		}
-		tags = parsed
-		first = append(first, len(ids))
 		ids = append(ids, uid.ID{Kind: mapping.Metric, UID: metric})
 		for _, t := range tags {
 			ids = append(ids, uid.ID{Kind: mapping.Tagk, UID: t.Key}, uid.ID{Kind: mapping.Tagv, UID: t.Value})
 		}
 	}
+	first = append(first, len(ids))
 	texts, err := r.UIDs.Texts(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Series, 0, len(tsuids))
 	b := labels.NewScratchBuilder(16)
-	for i, tsuid := range tsuids {
-		if first[i] < 0 {
-			continue
-		}
-		pairs := (len(tsuid) - schema.MetricWidth) / schema.PairWidth()
-		if ls, ok := buildLabels(&b, texts[first[i]:first[i]+1+2*pairs]); ok {
-			at := len(slab)
-			slab = append(slab, tsuid...)
-			out = append(out, Series{TSUID: slab[at:len(slab):len(slab)], Labels: ls})
+	for n, i := range at {
+		var ok bool
+		if found[i].Labels, ok = buildLabels(&b, texts[first[n]:first[n+1]]); ok {
+			named = append(named, i)
+		} else {
+			found[i].TSUID = nil
 		}
 	}
-	return out, nil
+	return named, nil
 }
 
-// buildLabels makes labels of the texts of a metric and of its tags, key and value in turn.
+// buildLabels makes labels of the texts of a metric and of its tags, key and value in turn. There are none if one is missing.
 func buildLabels(b *labels.ScratchBuilder, texts []uid.Text) (labels.Labels, bool) {
-	for _, t := range texts {
-		if !t.OK {
-			return labels.EmptyLabels(), false
-		}
+	if len(texts) == 0 || slices.ContainsFunc(texts, func(t uid.Text) bool { return !t.OK }) {
+		return labels.EmptyLabels(), false
 	}
 	b.Reset()
 	if metric := texts[0].Text; metric != mapping.NoMetric {

@@ -45,10 +45,11 @@ type Config struct {
 // Reader finds series. It is safe for concurrent use.
 type Reader struct {
 	Config
+	known known
 }
 
 // NewReader returns a Reader.
-func NewReader(c Config) *Reader { return &Reader{c} }
+func NewReader(c Config) *Reader { return &Reader{Config: c} }
 
 // Series is one series of the index. A TSUID stands for exactly one label set; rarely, two TSUIDs stand for the same
 // one (a name that OpenTSDB wrote in ISO-8859-1 and promtsd in UTF-8), and then both are listed, one after the other.

@@ -493,3 +493,38 @@ func TestSelect_BoundsItsMemoryOverAnyRange(t *testing.T) {
 		}
 	}
 }
+
+// Names of series that were found before are not looked up again, and series without one are left out.
+func TestSelect_LabelsOfSeriesFoundBeforeAreKnown(t *testing.T) {
+	db := newDatabase(t, nil)
+	db.write(db.tsuid("up", "job", "a"), noon)
+	db.write(db.tsuid("up", "job", "lost"), noon)
+	drop := func(value string) {
+		var b store.Batch
+		row := db.settings.Schema.AppendUID(nil, mapping.Tagv, db.id(mapping.Tagv, value))
+		b.Delete(db.settings.Tables.UID, row, "name", []byte(mapping.Tagv.String()), 2)
+		db.apply(&b)
+	}
+	drop("lost")
+	r := db.reader(true)
+	find := func() (out []string) {
+		found, err := r.Select(t.Context(), noon, noon, index.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range found.Series {
+			out = append(out, s.Labels.String())
+		}
+		return out
+	}
+	want := []string{`{__name__="up", job="a"}`}
+	if got := find(); !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	r.UIDs = uid.New(uid.Config{Store: db.store, Table: db.settings.Tables.UID, Schema: db.settings.Schema})
+	drop("a")
+	db.write(db.tsuid("up", "job", "b"), noon)
+	if got, want := find(), append(want, `{__name__="up", job="b"}`); !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
