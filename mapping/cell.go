@@ -35,8 +35,8 @@ const listHistogram = 0x20
 // isListed says whether the first point of a list is a native histogram.
 func isListed(points []byte) bool { return points[msWidth-1]&listHistogram != 0 }
 
-// pointEnd is where the first point of a list of four bytes or more ends: beyond the end of a list that is cut.
-func pointEnd(points []byte) int {
+// PointEnd is where the first point of a list of four bytes or more ends: beyond the end of a list that is cut.
+func PointEnd(points []byte) int {
 	if last := points[msWidth-1]; last&listHistogram == 0 {
 		return int(last&FlagLengthMask) + msWidth + 1
 	}
@@ -62,7 +62,7 @@ func AppendPoint(dst []byte, offsetMs uint32, v float64) []byte {
 // FindPoint looks through a point list for the last point at an offset, and returns its bytes; nil if there is none.
 func FindPoint(points []byte, offsetMs uint32) (point []byte) {
 	for len(points) >= msWidth {
-		end := pointEnd(points)
+		end := PointEnd(points)
 		if binary.BigEndian.Uint32(points)&msOffsetMask>>msShift == offsetMs {
 			point = points[:end]
 		}
@@ -76,7 +76,7 @@ func FindPoint(points []byte, offsetMs uint32) (point []byte) {
 func CutPoints(points []byte, most int) int {
 	cut := 0
 	for cut+msWidth <= len(points) {
-		end := cut + pointEnd(points[cut:])
+		end := cut + PointEnd(points[cut:])
 		if end > most && cut > 0 {
 			break
 		}
@@ -90,7 +90,7 @@ func CutPoints(points []byte, most int) int {
 func AppendCell(qualifier, value, points []byte) (q, v []byte) {
 	first := len(qualifier)
 	for len(points) >= msWidth {
-		end := pointEnd(points)
+		end := PointEnd(points)
 		if !isListed(points) {
 			qualifier = append(qualifier, points[:msWidth]...)
 			value = append(value, points[msWidth:end]...)
@@ -171,7 +171,7 @@ func (m *CellMerger) AddPoints(points []byte, timestamp int64) {
 	cell := int32(len(m.cells))
 	m.cells = append(m.cells, mergeCell{timestamp: timestamp})
 	for len(points) >= msWidth {
-		end := pointEnd(points)
+		end := PointEnd(points)
 		qualifier, value := points[:msWidth], points[msWidth:end]
 		if isListed(points) {
 			from, to, err := cutHistogram(value)

@@ -96,7 +96,7 @@ func (d *RowDecoder) AddPoints(points []byte, timestamp int64) error {
 	for len(points) > 0 {
 		end := math.MaxInt
 		if len(points) >= msWidth {
-			end = pointEnd(points)
+			end = PointEnd(points)
 		}
 		if end > len(points) {
 			d.points.truncate(first)

@@ -125,6 +125,7 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 // job is the memory of one Append, used again by the next.
 type job struct {
 	series  []*series // by position in the request; nil: refused
+	seats   []seatOf  // of those that the cache has
 	missing []int     // positions whose series is not in the cache
 	batch   store.Batch
 	row     []byte
@@ -140,7 +141,6 @@ type job struct {
 	numbers []uint32 // of the request's symbols
 	epoch   uint32   // of the numbers
 	keyed   []byte
-	warmed  byte
 }
 
 // key is what the cache knows a series of a request by: its label bytes, or its references by the numbers of their symbols.
@@ -162,8 +162,9 @@ type indexedDay struct {
 
 func (j *job) reset() {
 	clear(j.series) // let go of series that the cache has dropped
+	clear(j.seats)
 	clear(j.indexed)
-	j.series, j.missing, j.indexed = j.series[:0], j.missing[:0], j.indexed[:0]
+	j.series, j.seats, j.missing, j.indexed = j.series[:0], j.seats[:0], j.missing[:0], j.indexed[:0]
 	j.batch.Reset()
 	j.beside.reset()
 }
@@ -174,13 +175,13 @@ func (a *Appender) applied(j *job) {
 		a.meta.Keep(j.beside.changes)
 	}
 	for _, n := range j.indexed {
-		n.series.mu.Lock()
+		n.series.lock()
 		n.series.setIndexed(n.day)
-		n.series.mu.Unlock()
+		n.series.unlock()
 	}
 }
 
-// find fills j.series, making the series that are not known yet.
+// find fills j.series and j.seats, making the series that are not known yet.
 func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
 	j.numbers, j.epoch = a.symbols.number(j.numbers, req.Symbols)
 	var e *entry
@@ -188,10 +189,10 @@ func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, 
 		e = a.findNext(j, e, req, i)
 		if e == nil || e.nameless && req.NeedMetricName {
 			j.missing = append(j.missing, i)
-			j.series = append(j.series, nil)
+			j.series, j.seats = append(j.series, nil), append(j.seats, seatOf{})
 			continue
 		}
-		j.series = append(j.series, e.series)
+		j.series, j.seats = append(j.series, e.series), append(j.seats, e.seat)
 	}
 	if len(j.missing) == 0 {
 		return nil

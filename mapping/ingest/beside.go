@@ -57,9 +57,9 @@ func (a *Appender) putExemplar(j *job, req *mapping.WriteRequest, e mapping.Requ
 		return mapping.ReasonExemplarLabels, fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(e.Series)), err)
 	}
 	e.Labels = j.beside.labels
-	s.mu.Lock()
+	s.lock()
 	a.putIndex(j, s, index.DayOf(e.T), t.now)
-	s.mu.Unlock()
+	s.unlock()
 	j.tsuid = append(j.tsuid[:0], s.tsuid...)
 	j.beside.writer.Put(&j.batch, a.Settings.Tables.Exemplars(), a.rows, j.tsuid, e, t.now)
 	return "", nil

@@ -31,6 +31,7 @@ type shard struct {
 type entry struct {
 	raw    []byte
 	series *series
+	seat   seatOf // the series', whose own memory is far away
 	hash   uint64
 	next   *entry // another series with the same hash
 
@@ -121,7 +122,7 @@ func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 	if held == new {
 		new.startAfter(c.floor.Load())
 	}
-	e := &entry{raw: raw, series: held, hash: hash, next: s.entries[hash], nameless: held.nameless}
+	e := &entry{raw: raw, series: held, seat: seatOf{held.lot, held.number}, hash: hash, next: s.entries[hash], nameless: held.nameless}
 	if len(s.ring) < s.limit {
 		s.ring = append(s.ring, e)
 	} else {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func newSeries(tsuid string) *series { return &series{mu: new(sync.Mutex), tsuid: tsuid} }
+func newSeries(tsuid string) *series { return &series{lot: new(lot), tsuid: tsuid} }
 
 // hashTo makes hashes that fall into one shard.
 func hashTo(shard, n uint64) uint64 { return shard<<58 | n }

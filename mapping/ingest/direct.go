@@ -17,10 +17,10 @@ func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest
 			continue
 		}
 		rs := req.Series[i]
-		s.mu.Lock()
+		s.lock()
 		refused := a.directSeries(j, s, req.Samples[rs.From:rs.To], t)
 		given = max(given, s.runTime)
-		s.mu.Unlock()
+		s.unlock()
 		if refused != (refusals{}) {
 			rs.Labels = req.LabelsOf(i)
 		}

@@ -84,7 +84,7 @@ func (f *flusher) take(members []*series, from int) (next int) {
 	now := f.a.Now().Unix()
 	for next = from; next < len(members) && len(f.rows) < flushRows/f.a.lanes && f.bytes < flushBytes/f.a.lanes; next++ {
 		s := members[next]
-		s.mu.Lock()
+		s.lock()
 		// Cells are ordered by their timestamps, which follow the times at which their samples came.
 		t := max(s.arrived, s.runTime+1)
 		for _, r := range s.others() {
@@ -93,7 +93,7 @@ func (f *flusher) take(members []*series, from int) (next int) {
 		if s.current.open {
 			f.takeRow(s, &s.current, t, now)
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 	for i := range f.rows {
 		r := &f.rows[i]
@@ -265,7 +265,7 @@ func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
 func (f *flusher) settle() {
 	for i := range f.rows {
 		r := &f.rows[i]
-		r.series.mu.Lock()
+		r.series.lock()
 		row := r.series.find(r.base)
 		row.settle()
 		switch {
@@ -276,7 +276,7 @@ func (f *flusher) settle() {
 		case row.cells < 255:
 			row.cells++
 		}
-		r.series.mu.Unlock()
+		r.series.unlock()
 	}
 }
 
@@ -284,9 +284,9 @@ func (f *flusher) settle() {
 func (f *flusher) giveBack() {
 	for i := range f.rows {
 		s := f.rows[i].series
-		s.mu.Lock()
+		s.lock()
 		s.find(f.rows[i].base).flushing = 0
-		s.mu.Unlock()
+		s.unlock()
 	}
 }
 
@@ -297,7 +297,7 @@ func (f *flusher) relist(b *bucket, members []*series) {
 	freed := 0
 	scarce := a.table.held.Load() > a.Hold.MaxMemory/4
 	for _, s := range members {
-		s.mu.Lock()
+		s.lock()
 		s.setOthers(slices.DeleteFunc(s.others(), func(r *openRow) bool {
 			if r.pending() {
 				return false
@@ -315,7 +315,7 @@ func (f *flusher) relist(b *bucket, members []*series) {
 			kept = append(kept, s)
 		}
 		idle := s.idle()
-		s.mu.Unlock()
+		s.unlock()
 		if idle {
 			a.table.settled(s)
 		}

@@ -58,7 +58,7 @@ func (a *Appender) placeHistograms(
 	j.eachHistogram(req, t, result, func(series int, at int64, stored []byte) {
 		j.point = mapping.AppendHistogramPoint(j.point[:0], offsetOf(at), stored)
 		s := a.lock(j.series[series])
-		defer s.mu.Unlock()
+		defer s.unlock()
 		j.series[series] = s
 		row := s.openRow(mapping.BaseTime(at), a.startBase)
 		if !row.indexed {
@@ -88,8 +88,8 @@ func (a *Appender) directHistograms(
 		j.tsuid = append(j.tsuid[:0], s.tsuid...)
 		j.row = a.Settings.Schema.AppendRowKey(j.row[:0], j.tsuid, mapping.BaseTime(at))
 		j.cell = mapping.AppendHistogramQualifier(j.cell[:0], offsetOf(at))
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.lock()
+		defer s.unlock()
 		a.putIndex(j, s, index.DayOf(at), t.now)
 		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell, s.cellTime(at, t.now), stored)
 		given = max(given, s.runTime)

@@ -69,7 +69,7 @@ type bucket struct {
 	taken   uint64 // the same for samples that a flush has taken
 }
 
-// note lists a series whose oldest waiting sample is of a journal entry. s.mu must be held.
+// note lists a series whose oldest waiting sample is of a journal entry. s must be locked.
 func (b *bucket) note(s *series, number uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,32 +149,36 @@ func (a *Appender) admit(ctx context.Context) error {
 // place puts the samples into open rows, and the index rows that are missing into the batch.
 func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint64, result *mapping.WriteResult) {
 	grown, repeats := 0, 0
-	var held *sync.Mutex // of the series before, which this one may share
+	var held *lot // the one that is locked, nil: none
 	for i, s := range j.series {
 		if s == nil {
 			continue
 		}
-		rs := req.Series[i]
-		if s.mu != held || s.dropped {
-			if held != nil {
-				held.Unlock()
-			}
-			s = a.lock(s)
-			j.series[i], held = s, s.mu
-			j.warmed += warm(j.series[i+1:], held)
+		rs := &req.Series[i]
+		samples := req.Samples[rs.From:rs.To]
+		if seat := j.seats[i]; seat.lot != nil {
+			held = held.lockNext(seat.lot)
+			samples = samples[held.stage(seat.number, samples, &t):]
 		}
-		more, again, refused := a.placeSeries(j, s, req.Samples[rs.From:rs.To], t, number)
-		grown, repeats = grown+more, repeats+again
+		var refused refusals
+		if len(samples) > 0 {
+			held.unlock()
+			s = a.lock(s)
+			j.series[i], held = s, s.lot
+			var more, again int
+			more, again, refused = a.placeSeries(j, s, samples, t, number)
+			s.sit()
+			grown, repeats = grown+more, repeats+again
+		}
 		if refused == (refusals{}) {
 			result.Written += rs.To - rs.From
 		} else {
-			rs.Labels = req.LabelsOf(i)
-			refused.tell(result, rs, t)
+			told := *rs
+			told.Labels = req.LabelsOf(i)
+			refused.tell(result, told, t)
 		}
 	}
-	if held != nil {
-		held.Unlock()
-	}
+	held.unlock()
 	if len(req.Histograms) > 0 {
 		more, again := a.placeHistograms(j, req, t, number, result)
 		grown, repeats = grown+more, repeats+again
@@ -190,11 +194,11 @@ func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint
 // lock locks a series that the table holds: s, or what has taken its place.
 func (a *Appender) lock(s *series) *series {
 	for {
-		s.mu.Lock()
+		s.lock()
 		if !s.dropped {
 			return s
 		}
-		s.mu.Unlock()
+		s.unlock()
 		s = a.table.revive(s)
 	}
 }
@@ -235,7 +239,7 @@ func (a *Appender) placeSeries(
 	return grown, repeats, refused
 }
 
-// note lists a series that has samples of a journal entry to be flushed. s.mu must be held.
+// note lists a series that has samples of a journal entry to be flushed. s must be locked.
 func (a *Appender) note(s *series, number uint64) {
 	if s.bucket == 0 {
 		s.bucket = uint16(a.bucketOf(s)) + 1
@@ -255,7 +259,7 @@ func (a *Appender) Held(
 		if s == nil {
 			continue
 		}
-		s.mu.Lock()
+		s.lock()
 		for _, r := range s.others() {
 			if len(r.points) > 0 && r.base >= from && r.base <= to {
 				f(i, r.base, r.points)
@@ -264,7 +268,7 @@ func (a *Appender) Held(
 		if r := &s.current; len(r.points) > 0 && r.base >= from && r.base <= to {
 			f(i, r.base, r.points)
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// openRow is one hour of one series of which points are in memory. Its series' mutex guards it.
+// openRow is one hour of one series of which points are in memory. Its series' lock guards it.
 type openRow struct {
 	points    []byte // a point list, in order of arrival
 	flushing  int    // points[:flushing] are on their way into the store
@@ -40,12 +40,18 @@ func (r *openRow) add(offsetMs uint32, v float64) (grown int, repeat bool) {
 		r.ascending = true
 	}
 	r.last = offsetMs
+	grown = r.makeRoom()
+	r.points = mapping.AppendPoint(r.points, offsetMs, v)
+	return grown, false
+}
+
+// makeRoom makes room for one more point, and says by how many bytes the memory of the row grew.
+func (r *openRow) makeRoom() (grown int) {
 	before := cap(r.points)
 	if before-len(r.points) < mapping.MaxPointBytes {
 		r.points = slices.Grow(r.points, max(firstPoints, len(r.points)))
 	}
-	r.points = mapping.AppendPoint(r.points, offsetMs, v)
-	return cap(r.points) - before, false
+	return cap(r.points) - before
 }
 
 // addPoint is add for a point in the form of a point list.
@@ -126,5 +132,5 @@ func (s *series) find(base uint32) *openRow {
 	return nil
 }
 
-// idle says that the series has nothing to flush. mu must be held.
+// idle says that the series has nothing to flush. The series must be locked.
 func (s *series) idle() bool { return len(s.others()) == 0 && len(s.current.points) == 0 && !s.member }

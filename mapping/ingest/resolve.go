@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
@@ -53,10 +52,10 @@ func (a *Appender) resolve(
 		return err
 	}
 	made := make(map[string]*series) // by sorted labels: a series may stand in the request more than once
-	var lock *sync.Mutex
+	var seat seatOf
 	for n, d := range drafts {
-		if n%neighbours == 0 {
-			lock = new(sync.Mutex)
+		if seat.number = uint8(n % neighbours); seat.number == 0 {
+			seat.lot = &lot{table: a.table}
 		}
 		rs := req.Series[d.position]
 		hash := maphash.Bytes(a.cache.seed, d.sorted)
@@ -65,7 +64,7 @@ func (a *Appender) resolve(
 			s = a.cache.get(hash, d.sorted)
 		}
 		if s == nil {
-			if s, err = a.build(d, uids, lock); errors.Is(err, mapping.ErrCorrupt) {
+			if s, err = a.build(d, uids, seat); errors.Is(err, mapping.ErrCorrupt) {
 				return err // the sender cannot help it, and must not drop its samples
 			}
 			if err != nil {
@@ -199,7 +198,7 @@ func newDraft(position int, ls []label, size int, names *nameList) draft {
 }
 
 // build makes the series of a draft whose UIDs are assigned.
-func (a *Appender) build(d draft, uids []uid.Result, lock *sync.Mutex) (*series, error) {
+func (a *Appender) build(d draft, uids []uid.Result, seat seatOf) (*series, error) {
 	schema := a.Settings.Schema
 	tags := make([]mapping.Tag, len(d.tags))
 	for i, t := range d.tags {
@@ -215,7 +214,7 @@ func (a *Appender) build(d draft, uids []uid.Result, lock *sync.Mutex) (*series,
 	}
 	schema.SortTags(tags)
 	tsuid := schema.AppendTSUID(nil, uids[d.metric].UID, tags)
-	return &series{mu: lock, tsuid: string(tsuid), nameless: d.nameless}, nil
+	return &series{lot: seat.lot, number: seat.number, tsuid: string(tsuid), nameless: d.nameless}, nil
 }
 
 // formatLabels writes label bytes for an error message, as far as they can be read and not at any length.

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"math"
-	"sync"
 
 	"github.com/promtsd/promtsd/mapping/index"
 )
@@ -10,9 +9,7 @@ import (
 // series is what the write path knows of one series: enough to write a sample without looking anything up. What every
 // sample touches stands first, in as few cache lines as can be.
 type series struct {
-	// mu is shared with neighbours: series that came first in the same request, one after the other. They come together
-	// again and again, and one lock is then taken for all.
-	mu *sync.Mutex
+	lot *lot // has the lock that guards what follows
 	// Points that wait for their flush, on the journal road.
 	current openRow     // the latest hour
 	bucket  uint16      // by which bucket it is flushed
@@ -31,7 +28,8 @@ type series struct {
 	runMax  int64
 	// Days whose index row is durable: bit i stands for day lastDay-i. The meta row is durable if any bit is set.
 	lastDay  index.Day
-	nameless bool // it has no metric name
+	nameless bool  // it has no metric name
+	number   uint8 // of its seat in the lot
 	days     uint64
 }
 
@@ -49,27 +47,7 @@ func (s *series) setOthers(rows []*openRow) {
 	}
 }
 
-// warm reads what the placing of points will touch of the series that follow, as far as they share a lock, which must be
-// held: so the waits for memory overlap, instead of standing in a row. The sum is there for the compiler, which would else
-// find the reading useless.
-func warm(following []*series, lock *sync.Mutex) (sum byte) {
-	n := 0
-	for n < min(len(following), neighbours) && following[n] != nil && following[n].mu == lock {
-		n++
-	}
-	for _, s := range following[:n] {
-		sum += byte(s.arrived)
-		if points := s.current.points; len(points) > 0 {
-			sum += points[len(points)-1]
-		}
-	}
-	return sum
-}
-
-// neighbours is how many series share a lock at most.
-const neighbours = 32
-
-// cellTime returns the cell timestamp for a sample at t; now is the clock. mu must be held.
+// cellTime returns the cell timestamp for a sample at t; now is the clock. The series must be locked.
 func (s *series) cellTime(t, now int64) int64 {
 	switch {
 	case now > s.runTime:
@@ -84,21 +62,21 @@ func (s *series) cellTime(t, now int64) int64 {
 
 // startAfter makes sure that cell timestamps are above floor: the series may have been known before, and forgotten.
 func (s *series) startAfter(floor int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if s.runTime < floor {
 		s.runTime, s.runMax = floor, math.MaxInt64
 	}
 }
 
-// indexed says whether the index is known to hold the series on a day. mu must be held.
+// indexed says whether the index is known to hold the series on a day. The series must be locked.
 func (s *series) indexed(day index.Day) bool {
 	back := int(s.lastDay) - int(day)
 	return back >= 0 && back < 64 && s.days&(1<<back) != 0
 }
 
 // setIndexed notes that the index rows for a day are durable. Days longer ago than 64 days before the latest one are
-// forgotten, and written again when they come. mu must be held.
+// forgotten, and written again when they come. The series must be locked.
 func (s *series) setIndexed(day index.Day) {
 	back := int(s.lastDay) - int(day)
 	if back < 0 || s.days == 0 {

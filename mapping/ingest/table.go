@@ -11,6 +11,7 @@ import (
 type table struct {
 	seed   maphash.Seed
 	held   atomic.Int64 // bytes of the open rows' memory, of all series
+	pieces sync.Pool    // *[stagedBytes]byte, that no lot needs at the moment
 	shards [64]tableShard
 }
 
@@ -21,6 +22,7 @@ type tableShard struct {
 
 func newTable() *table {
 	t := &table{seed: maphash.MakeSeed()}
+	t.pieces.New = func() any { return new([stagedBytes]byte) }
 	for i := range t.shards {
 		t.shards[i].series = make(map[string]*series)
 	}
@@ -48,9 +50,9 @@ func (shard *tableShard) put(s *series) *series {
 		return held
 	}
 	shard.series[s.tsuid] = s
-	s.mu.Lock()
+	s.lock()
 	s.dropped = false
-	s.mu.Unlock()
+	s.unlock()
 	return s
 }
 
@@ -76,8 +78,8 @@ func (t *table) dropIdle(shard *tableShard, s *series) {
 	if s.refs > 0 {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if s.idle() && !s.dropped {
 		s.dropped = true
 		t.held.Add(-int64(cap(s.current.points)))
