@@ -66,8 +66,9 @@ type ReadLimits struct {
 
 // Config is what a Handler needs.
 type Config struct {
-	Appender   Appender // required
-	Querier    Querier  // required
+	Appender   Appender              // required
+	Querier    Querier               // required
+	NewFinder  func() mapping.Finder // makes finders that the Appender makes use of; nil: it needs none
 	Write      WriteLimits
 	Read       ReadLimits
 	Registerer prometheus.Registerer // for the metrics of the handlers; nil: they are not registered
@@ -132,7 +133,13 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{config: c, mux: http.NewServeMux(), reads: make(chan struct{}, c.Read.MaxConcurrent)}
 	h.inFlight.max = int64(c.Write.MaxInFlightBytes)
-	h.writes.New = func() any { return &writeBuffers{decoder: wire.Decoder{MaxBytes: 4 * c.Write.MaxBodyBytes}} }
+	h.writes.New = func() any {
+		b := &writeBuffers{decoder: wire.Decoder{MaxBytes: 4 * c.Write.MaxBodyBytes}}
+		if c.NewFinder != nil {
+			b.decoder.Finder = c.NewFinder()
+		}
+		return b
+	}
 	h.responses.New = func() any { return newReadBuffers(c.Read) }
 	starting := "starting"
 	h.notReady.Store(&starting)

@@ -26,10 +26,24 @@ type WriteRequest struct {
 	// NeedMetricName refuses series without a metric name, which the schema can hold but remote write must not bring.
 	NeedMetricName bool
 
+	// Finder was told all series, if there is one.
+	Finder Finder
+
 	// Body is the request as it came, in a form that those who fill in a WriteRequest know; nil if there is none: then
 	// AppendFlat makes one. FormFlat is AppendFlat's.
 	Form byte
 	Body []byte
+}
+
+// Finder looks series up while a request is read. It expects series in the order in which they came before: so the bytes
+// of a series that it expects are compared once, and need not be taken apart before. It serves one request at a time.
+type Finder interface {
+	// Reset begins a request.
+	Reset()
+	// Expect says how long the label bytes are of the series that it expects next, if b begins with them; else 0.
+	Expect(b []byte) int
+	// Next is told the label bytes of each series in turn. expected says that they are those of the last Expect.
+	Next(labels []byte, expected bool)
 }
 
 // FormFlat is the form of a body that AppendFlat made.
@@ -68,7 +82,7 @@ func (r *WriteRequest) Reset() {
 	r.Series, r.Samples, r.Histograms, r.Scratch = r.Series[:0], r.Samples[:0], r.Histograms[:0], r.Scratch[:0]
 	r.Exemplars, r.Metadata, r.NeedMetricName = r.Exemplars[:0], r.Metadata[:0], false
 	r.Symbols, r.Refs = nil, r.Refs[:0]
-	r.Form, r.Body = FormFlat, nil
+	r.Form, r.Body, r.Finder = FormFlat, nil, nil
 }
 
 // Label bytes are how a series is known before it is parsed: the label fields of a remote-write 1.0 TimeSeries message

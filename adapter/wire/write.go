@@ -15,6 +15,9 @@ type Decoder struct {
 	// its own size. More is ErrTooLarge. 0 means no bound.
 	MaxBytes int
 
+	// Finder is told the series of bodies of 1.0, and becomes that of the request; nil: there is none.
+	Finder mapping.Finder
+
 	// Of 2.0.
 	symbols    [][]byte // each with its length before it
 	longest    int      // bytes of a symbol
@@ -73,6 +76,10 @@ func (c *Counts) refuse(samples int, example func() error) {
 // ErrMalformed or ErrTooLarge, and then req is of no use.
 func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
 	req.Reset()
+	if d.Finder != nil {
+		d.Finder.Reset()
+		req.Finder = d.Finder
+	}
 	var c Counts
 	for i := 0; i < len(body); {
 		num, typ, next := tag(body, i)
@@ -106,7 +113,13 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 
 func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
 	begin, firstSample, firstHistogram, firstExemplar := i, len(req.Samples), len(req.Histograms), len(req.Exemplars)
-	i = shortLabels(b, i)
+	expected := 0
+	if d.Finder != nil {
+		expected = d.Finder.Expect(b[i:])
+	}
+	if i += expected; expected == 0 {
+		i = shortLabels(b, i)
+	}
 	labelsFrom, labelsTo, asSent := begin, i, true
 	for i < len(b) {
 		num, typ, next := tag(b, i)
@@ -156,6 +169,9 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
 	labels := b[labelsFrom:labelsTo:labelsTo]
 	if !asSent {
 		labels = rebuildLabels(b, begin, req)
+	}
+	if d.Finder != nil {
+		d.Finder.Next(labels, expected > 0 && asSent && len(labels) == expected)
 	}
 	return d.addSeries(mapping.RequestSeries{Labels: labels, From: firstSample, To: len(req.Samples)}, req)
 }

@@ -71,12 +71,49 @@ func decoded(t rapid.TB, req *mapping.WriteRequest) []series {
 	return got
 }
 
-// compareV1 decodes a body with prompb and by hand, and fails unless both say the same.
+// parrot expects the series of a request that it was told before, or the first labels of them.
+type parrot struct {
+	t              rapid.TB
+	known          [][]byte
+	told           [][]byte
+	first          bool
+	expected, meet int // series
+}
+
+func (p *parrot) Reset() { p.known, p.told, p.meet = p.told, nil, 0 }
+
+func (p *parrot) Expect(b []byte) int {
+	if p.expected = 0; len(p.told) >= len(p.known) {
+		return 0
+	}
+	known := p.known[len(p.told)]
+	if p.first && len(known) > 2 && known[1] < 0x80 {
+		known = known[:2+known[1]]
+	}
+	if bytes.HasPrefix(b, known) {
+		p.expected = len(known)
+	}
+	return p.expected
+}
+
+func (p *parrot) Next(labels []byte, expected bool) {
+	if expected {
+		if len(labels) != p.expected {
+			p.t.Fatalf("label bytes %x are said to be %d expected ones", labels, p.expected)
+		}
+		p.meet++
+	}
+	p.told = append(p.told, bytes.Clone(labels))
+}
+
+// compareV1 decodes a body with prompb and by hand, and fails unless both say the same. The latter is done again with a
+// finder that expects what comes, and with one that expects less.
 func compareV1(t rapid.TB, body []byte) {
 	t.Helper()
 	var want prompb.WriteRequest
 	wantErr := want.Unmarshal(bytes.Clone(body))
-	var d wire.Decoder
+	finder := &parrot{t: t}
+	d := wire.Decoder{Finder: finder}
 	var req mapping.WriteRequest
 	c, err := d.DecodeV1(body, &req)
 	if (err == nil) != (wantErr == nil) {
@@ -119,6 +156,18 @@ func compareV1(t rapid.TB, body []byte) {
 	}
 	if c.Malformed != 0 || c.Refused.Refused != nil {
 		t.Fatalf("body %x: malformed %d, %v", body, c.Malformed, c.Refused)
+	}
+	for _, finder.first = range []bool{false, true} {
+		var again mapping.WriteRequest
+		_, err := d.DecodeV1(body, &again)
+		if got := decoded(t, &again); err != nil || !slices.Equal(got, wantSeries) || len(finder.told) != len(got) {
+			t.Fatalf("body %x, with a finder that knows %x: %v\n got %v\nwant %v", body, finder.known, err, got, wantSeries)
+		}
+		for i, s := range again.Series {
+			if !bytes.Equal(s.Labels, req.Series[i].Labels) {
+				t.Fatalf("body %x: label bytes of series %d with a finder: %x, without: %x", body, i, s.Labels, req.Series[i].Labels)
+			}
+		}
 	}
 }
 
@@ -240,6 +289,18 @@ func FuzzDecodeV2(f *testing.F) {
 	}
 	f.Add(bodyV2(20, 6))
 	f.Fuzz(func(t *testing.T, body []byte) { compareV2(t, body) })
+}
+
+func TestDecodeV1_PassesOverWhatTheFinderExpects(t *testing.T) {
+	finder := &parrot{t: t}
+	d := wire.Decoder{Finder: finder}
+	var req mapping.WriteRequest
+	body := bodyV1(20, 6)
+	for n, want := range []int{0, 20} {
+		if _, err := d.DecodeV1(body, &req); err != nil || finder.meet != want || req.Finder != finder {
+			t.Fatalf("time %d: %d series were expected, want %d; %v", n, finder.meet, want, err)
+		}
+	}
 }
 
 func TestDecodeV1_LabelBytesAreThoseOfTheBody(t *testing.T) {

@@ -213,7 +213,7 @@ func BenchmarkWrite_Journal(b *testing.B) {
 				bodies[i] = bytes.Clone(body)
 			}
 			var (
-				decoder wire.Decoder
+				decoder = wire.Decoder{Finder: a.NewFinder()}
 				req     mapping.WriteRequest
 				buf     []byte
 			)

@@ -184,7 +184,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	})
 	f.read.MaxRequestBytes, f.read.MaxResponseBytes = int(f.maxRequest), int(f.maxResponse)
 	handler, err := adapter.New(adapter.Config{
-		Appender: appender, Querier: querier,
+		Appender: appender, Querier: querier, NewFinder: appender.NewFinder,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
 		Read:  f.read, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
 		Ready: appender.Ready,

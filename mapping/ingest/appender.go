@@ -184,15 +184,23 @@ func (a *Appender) applied(j *job) {
 // find fills j.series and j.seats, making the series that are not known yet.
 func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
 	j.numbers, j.epoch = a.symbols.number(j.numbers, req.Symbols)
+	found, _ := req.Finder.(*finder)
 	var e *entry
 	for i := range req.Series {
-		e = a.findNext(j, e, req, i)
+		if found != nil {
+			e = found.entries[i]
+		} else {
+			e = a.findNext(j, e, req, i)
+		}
 		if e == nil || e.nameless && req.NeedMetricName {
 			j.missing = append(j.missing, i)
 			j.series, j.seats = append(j.series, nil), append(j.seats, seatOf{})
 			continue
 		}
 		j.series, j.seats = append(j.series, e.series), append(j.seats, e.seat)
+	}
+	if found != nil {
+		found.Reset() // let go of series that the cache will drop
 	}
 	if len(j.missing) == 0 {
 		return nil
