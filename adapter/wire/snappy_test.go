@@ -45,7 +45,6 @@ func TestInflate_ClaimIsCheckedBeforeMemoryIsTaken(t *testing.T) {
 		{"beyond 32 bits", claim(math.MaxUint64, 100), wire.ErrMalformed},
 		{"empty", nil, wire.ErrMalformed},
 		{"framed stream", []byte("\xff\x06\x00\x00sNaPpY"), wire.ErrMalformed},
-		{"the repeat code of s2", []byte{8, 0, 'a', 0x15, 0x00, 0x01}, wire.ErrMalformed},
 	} {
 		got, err := wire.Inflate(nil, c.block, 1<<20)
 		if !errors.Is(err, c.want) {
@@ -67,6 +66,9 @@ func FuzzInflate(f *testing.F) {
 			return
 		}
 		want, wantErr := snappy.Decode(nil, block)
+		if err == nil && wantErr != nil {
+			want, wantErr = s2.Decode(nil, block) // the repeat code is taken
+		}
 		if (err == nil) != (wantErr == nil) || !bytes.Equal(got, want) {
 			t.Fatalf("block %x: got %x, %v; snappy says %x, %v", block, got, err, want, wantErr)
 		}
@@ -78,8 +80,8 @@ func BenchmarkInflate(b *testing.B) {
 	block := snappy.Encode(nil, content)
 	buf := make([]byte, len(content))
 	for name, inflate := range map[string]func() ([]byte, error){
-		"golang": func() ([]byte, error) { return wire.Inflate(buf, block, len(content)) },
-		"s2":     func() ([]byte, error) { return s2.Decode(buf, block) },
+		"golang": func() ([]byte, error) { return snappy.Decode(buf, block) },
+		"s2":     func() ([]byte, error) { return wire.Inflate(buf, block, len(content)) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(content)))
