@@ -17,7 +17,7 @@ const (
 	indexBlockBytes      = 256 << 10 // of block addresses
 	filterBitsPerRow     = 10        // 1 in 100 of the rows that are not there costs a read
 
-	logMemTableBytes = 16 << 20  // at most, of the log tables' tree, which has as many
+	logMemTableBytes = 8 << 20   // at most, of the log tables' tree, which has as many
 	logFileParts     = 4         // files of this part of a table in memory, so that a cell that stays keeps little else
 	logBlockBytes    = 128 << 10 // of several large cells
 	logCacheBytes    = 8 << 20   // besides the tables in memory, which the cache makes room for
