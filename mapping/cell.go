@@ -89,11 +89,17 @@ func CutPoints(points []byte, most int) int {
 // and its value to another. Histograms are left out; without other points it appends nothing.
 func AppendCell(qualifier, value, points []byte) (q, v []byte) {
 	first := len(qualifier)
+	qualifier, value = slices.Grow(qualifier, len(points)), slices.Grow(value, len(points)+1)
 	for len(points) >= msWidth {
 		end := PointEnd(points)
 		if !isListed(points) {
-			qualifier = append(qualifier, points[:msWidth]...)
-			value = append(value, points[msWidth:end]...)
+			at := len(value)
+			qualifier = append(qualifier, points[0], points[1], points[2], points[3])
+			if len(points) >= MaxPointBytes { // eight bytes cost less than a few; what is too much of them is cut off again
+				value = append(value, points[msWidth:MaxPointBytes]...)[:at+end-msWidth]
+			} else {
+				value = append(value, points[msWidth:end]...)
+			}
 		}
 		points = points[end:]
 	}
