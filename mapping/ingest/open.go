@@ -49,7 +49,8 @@ func (r *openRow) add(offsetMs uint32, v float64) (grown int, repeat bool) {
 func (r *openRow) makeRoom() (grown int) {
 	before := cap(r.points)
 	if before-len(r.points) < mapping.MaxPointBytes {
-		r.points = slices.Grow(r.points, max(firstPoints, len(r.points)))
+		// By a quarter, not twice: what rows have to spare is memory that nothing else can use for as long as they wait.
+		r.points = slices.Grow(r.points, max(firstPoints, len(r.points)/4))
 	}
 	return cap(r.points) - before
 }
