@@ -36,6 +36,8 @@ type storeFlags struct {
 	hbaseTLS         bool
 	hbaseCompression []string
 	hbaseTimeout     time.Duration
+
+	host surroundings
 }
 
 type flagGroup interface {
@@ -43,7 +45,7 @@ type flagGroup interface {
 }
 
 func addStoreFlags(g flagGroup) *storeFlags {
-	f := new(storeFlags)
+	f := &storeFlags{host: newSurroundings()}
 	g.Flag("store.url", "Where the tables are: pebble:DIRECTORY is the embedded store, made on first use; "+
 		"hbase://ZOOKEEPER:2181[,...][/ZNODE] an HBase cluster; hbase+rpc://HOST:16000[,...] one that is found through its "+
 		"masters, without ZooKeeper.").Default("pebble:data").StringVar(&f.url)
@@ -102,14 +104,16 @@ func (f *storeFlags) open(logger *slog.Logger, registerer prometheus.Registerer)
 		return pebble.Open(pebble.Config{
 			Dir: p.dir, NoSync: !f.sync, CacheBytes: int64(f.cache), Registerer: registerer, Logger: logger,
 			Packing: pebble.Packing{Pack: pack.Append, Unpack: pack.Expand},
+			FS:      f.host.disk, Now: f.host.now,
 		})
 	}
 	config := hbase.Config{
 		Client: client.Config{
 			ZooKeeper: p.zooKeeper, ZNode: p.znode, Masters: p.masters,
 			User: f.hbaseUser, OperationTimeout: f.hbaseTimeout,
+			Dial: f.host.dial,
 		},
-		Registerer: registerer, Logger: logger,
+		Registerer: registerer, Logger: logger, Now: f.host.now,
 	}
 	if f.hbaseTLS {
 		config.Client.TLS = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -171,7 +171,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	defer uids.Close()
 	memory := f.memory(index.MemoryConfig{Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger})
 	appender, err := f.appender(ingest.Config{
-		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: time.Now,
+		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: f.store.host.now,
 		Apply: memory.Apply,
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ type Config struct {
 	Compression []string
 	Registerer  prometheus.Registerer // may be nil
 	Logger      *slog.Logger
+	Now         func() time.Time // the clock of mutations without a timestamp; default time.Now
 }
 
 // Store is a store.Store. It is safe for concurrent use.
@@ -37,6 +38,7 @@ type Store struct {
 	client      *client.Client
 	compression []string
 	logger      *slog.Logger
+	wall        func() time.Time
 	clock       atomic.Int64 // the latest time given to mutations without one
 	tables      sync.Map     // name -> []string: families of the tables that were met
 	closed      atomic.Bool
@@ -57,7 +59,10 @@ func Open(c Config) (*Store, error) {
 	if len(c.Compression) == 0 {
 		c.Compression = []string{"ZSTD", "SNAPPY", "LZ4", "GZ", "NONE"}
 	}
-	return &Store{client: cl, compression: c.Compression, logger: c.Logger}, nil
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Store{client: cl, compression: c.Compression, logger: c.Logger, wall: c.Now}, nil
 }
 
 // Close implements store.Store.
@@ -84,7 +89,7 @@ func (s *Store) enter(ctx context.Context) error {
 func (s *Store) now() int64 {
 	for {
 		last := s.clock.Load()
-		now := max(time.Now().UnixMilli(), last+1)
+		now := max(s.wall().UnixMilli(), last+1)
 		if s.clock.CompareAndSwap(last, now) {
 			return now
 		}

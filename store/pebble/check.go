@@ -131,7 +131,7 @@ func (s *Store) checked(t *tree, checks []check, put []bool) (b *lsm.Batch, err 
 			_ = b.Close()
 		}
 	}()
-	now := time.Now().UnixMilli()
+	now := s.cfg.Now().UnixMilli()
 	e := s.cellEncoder()
 	var value []byte
 	for i := range checks {

@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -35,6 +36,7 @@ type Config struct {
 	Registerer    prometheus.Registerer // where the metrics go; nil: nowhere
 	Logger        *slog.Logger          // default: discard
 	FS            vfs.FS                // for tests; default: the operating system's
+	Now           func() time.Time      // the clock of mutations without a timestamp; default time.Now
 }
 
 // Store is a store.Store and a store.RangeDeleter on one directory. Close must be called once, and not from within a
@@ -68,6 +70,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	s := &Store{cfg: cfg, logger: cfg.Logger, health: newHealth(cfg.Logger)}
 	s.ctx, s.end = context.WithCancel(context.Background())

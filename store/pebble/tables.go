@@ -62,7 +62,7 @@ func (s *Store) createTable(ctx context.Context, t store.Table) error {
 			}
 		}
 		b := s.data.db.NewBatch()
-		if err := made.cells(b, time.Now().UnixMilli()); err != nil {
+		if err := made.cells(b, s.cfg.Now().UnixMilli()); err != nil {
 			return err
 		}
 		// The catalog changes only once the table is durable, so nothing is written into one that a crash could take back.

@@ -43,7 +43,7 @@ func (s *Store) apply(ctx context.Context, b *store.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	e := encoder{store: s, catalog: s.catalog.Load(), now: time.Now().UnixMilli(), size: size}
+	e := encoder{store: s, catalog: s.catalog.Load(), now: s.cfg.Now().UnixMilli(), size: size}
 	e.cells = s.cellEncoder()
 	order, err := e.order(b)
 	for _, place := range order {
@@ -232,7 +232,7 @@ func (s *Store) incremented(at address, delta int64) (sum int64, b *lsm.Batch, e
 	b = at.tree.db.NewBatch()
 	e := s.cellEncoder()
 	cell := e.payload(at.qualifier, binary.BigEndian.AppendUint64(nil, uint64(sum)), false)
-	return sum, b, classify(b.Set(at.key, cell.append(nil, max(timestamp, time.Now().UnixMilli())), nil))
+	return sum, b, classify(b.Set(at.key, cell.append(nil, max(timestamp, s.cfg.Now().UnixMilli())), nil))
 }
 
 // address is where a cell is. It shares nothing with the caller.
