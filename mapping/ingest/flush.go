@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -30,6 +31,7 @@ type flusher struct {
 	batch  store.Batch
 	cells  int
 	merger mapping.CellMerger
+	merges []*flushRow // the rows to be merged
 	olds   []store.Cell
 
 	qualifier, value []byte
@@ -192,28 +194,57 @@ func (f *flusher) put(key, qualifier []byte, timestamp int64, value []byte) {
 	f.cells++
 }
 
-// mergeRows reads the rows of ended hours that have cells in the store, and makes one of these and the new points.
+// mergeRows reads the rows of ended hours that have cells in the store, and makes one of these and the new points. A row that
+// cannot be read is left as it is: its points get a cell of their own, as all rows of the flush would if nothing were merged.
 func (f *flusher) mergeRows(ctx context.Context) error {
-	get := store.Get{Table: f.a.Settings.Tables.Data, Columns: []store.Column{{Family: catalog.FamilyData}}}
+	f.merges = f.merges[:0]
 	for i := range f.rows {
 		if f.rows[i].merge {
-			get.Rows = append(get.Rows, f.rows[i].key)
+			f.merges = append(f.merges, &f.rows[i])
 		}
 	}
-	if len(get.Rows) == 0 {
-		return nil
+	left, err := f.mergeEach(ctx, f.merges)
+	if !errors.Is(err, store.ErrCorrupt) {
+		return err
 	}
-	at := 0
-	for row, err := range f.a.Store.Get(ctx, get) {
-		if err != nil {
+	for i := range left { // one of them it was
+		_, err := f.mergeEach(ctx, left[i:i+1])
+		if errors.Is(err, store.ErrCorrupt) {
+			f.unreadable(left[i].key, err)
+		} else if err != nil {
 			return err
 		}
-		for !bytes.Equal(f.rows[at].key, row.Key) {
-			at++
-		}
-		f.rows[at].merged = f.mergeRow(&f.rows[at], row)
 	}
 	return nil
+}
+
+// mergeEach reads some of the rows, and returns those that it did not come to before an error.
+func (f *flusher) mergeEach(ctx context.Context, rows []*flushRow) (left []*flushRow, err error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	get := store.Get{Table: f.a.Settings.Tables.Data, Columns: []store.Column{{Family: catalog.FamilyData}}}
+	for _, r := range rows {
+		get.Rows = append(get.Rows, r.key)
+	}
+	for row, err := range f.a.Store.Get(ctx, get) {
+		if err != nil {
+			return rows, err
+		}
+		for !bytes.Equal(rows[0].key, row.Key) {
+			rows = rows[1:]
+		}
+		rows[0].merged = f.mergeRow(rows[0], row)
+		rows = rows[1:]
+	}
+	return nil, nil
+}
+
+// unreadable tells of a row whose cells stay as they are, because the store or promtsd cannot read one of them.
+func (f *flusher) unreadable(row []byte, err error) {
+	f.a.metrics.unreadable.Inc()
+	f.a.Logger.Error("left the cells of a row as they are: one cannot be read", "table", f.a.Settings.Tables.Data,
+		"row", hex.EncodeToString(row), "err", err)
 }
 
 // mergeRow makes one cell of a row's and the new points, if that is safe and worth it. Native histograms stay in cells of their
@@ -231,8 +262,7 @@ func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
 			continue
 		}
 		if err := f.merger.Add(c.Qualifier, c.Timestamp, c.Value); err != nil {
-			f.a.Logger.Warn("left the cells of a row as they are: one cannot be read", "table", f.a.Settings.Tables.Data,
-				"row", hex.EncodeToString(row.Key), "err", err)
+			f.unreadable(row.Key, err)
 			return false
 		}
 		latest = max(latest, c.Timestamp)

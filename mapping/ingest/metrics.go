@@ -14,6 +14,7 @@ type metrics struct {
 	repeats      prometheus.Counter
 	cells        prometheus.Counter
 	merged       prometheus.Counter
+	unreadable   prometheus.Counter
 	flushes      prometheus.Counter
 	flushErrors  prometheus.Counter
 	flushSeconds prometheus.Counter
@@ -53,9 +54,11 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		repeats:          counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
 		cells:            counter("cells_total", "Cells flushed into the data table."),
 		merged:           counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
-		flushes:          counter("flushes_total", "Batches flushed into the data table."),
-		flushErrors:      counter("flush_errors_total", "Batches that could not be flushed, and are tried again."),
-		flushSeconds:     counter("flush_seconds_total", "Time spent on flushing."),
-		turnedAway:       counter("turned_away_total", "Requests turned away because too many samples wait in memory."),
+		unreadable: counter("unreadable_rows_total",
+			"Rows of an ended hour whose cells were not made one, since one cannot be read; the log names them."),
+		flushes:      counter("flushes_total", "Batches flushed into the data table."),
+		flushErrors:  counter("flush_errors_total", "Batches that could not be flushed, and are tried again."),
+		flushSeconds: counter("flush_seconds_total", "Time spent on flushing."),
+		turnedAway:   counter("turned_away_total", "Requests turned away because too many samples wait in memory."),
 	}
 }

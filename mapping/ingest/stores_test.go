@@ -3,6 +3,7 @@ package ingest_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"sync/atomic"
 
@@ -47,4 +48,27 @@ func (s *sick) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, e
 		return nil, fmt.Errorf("%w: the disk is full", store.ErrUnavailable)
 	}
 	return s.Store.CheckAndPut(ctx, checks)
+}
+
+// worn is a store of which some rows of the data table cannot be read any more.
+type worn struct {
+	store.Store
+	rows map[string]bool
+}
+
+func (s *worn) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error] {
+	for i, row := range g.Rows {
+		if g.Table == "tsdb" && s.rows[string(row)] {
+			g.Rows = g.Rows[:i]
+			return func(yield func(store.Row, error) bool) {
+				for row, err := range s.Store.Get(ctx, g) {
+					if !yield(row, err) {
+						return
+					}
+				}
+				yield(store.Row{}, fmt.Errorf("%w: checksum mismatch", store.ErrCorrupt))
+			}
+		}
+	}
+	return s.Store.Get(ctx, g)
 }
