@@ -17,6 +17,8 @@ type claim struct {
 	id     mapping.UID // the id tried at present; it means nothing until settled
 	result Result      // set once settled
 	flight *flight
+
+	written bool // the id's reverse cell may have been written
 }
 
 // settled tells whether the claim has come to its end, good or bad.

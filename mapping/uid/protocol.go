@@ -15,10 +15,10 @@ import (
 // fell behind the ids in use, by a restored table say, is overtaken by and by.
 const maxAttempts = 10
 
-// settle brings every claim to its end. After an error the settled ones are good, and the others as if never begun,
-// save for ids that are lost: of what may have been written, only a forward cell counts, and the next attempt reads
-// those first.
+// settle brings every claim to its end. After an error the settled ones are good, and the others as if never begun: of what
+// may have been written, only a forward cell counts, and the next attempt reads those first. Their ids are kept for it.
 func (r *Registry) settle(ctx context.Context, claims []*claim) error {
+	defer r.kept.giveBack(claims)
 	if err := r.adopt(ctx, claims, true); err != nil {
 		return err
 	}
@@ -80,6 +80,7 @@ func (r *Registry) adopt(ctx context.Context, claims []*claim, counters bool) er
 		}
 		c.result.UID = uid
 		r.uids.put(c.key, uid)
+		r.kept.settled(c.key)
 	}
 	for k, c := range counter {
 		if c != nil && c.found {
@@ -106,28 +107,21 @@ func (r *Registry) attempt(ctx context.Context, claims []*claim) error {
 	cells := make([]*cell, len(claims))
 	for i, c := range claims {
 		cells[i] = &cell{kind: c.key.kind, row: r.table.row(c.key.kind, c.id), value: c.stored}
+		c.written = true // from now on
 	}
 	created, err := r.table.create(ctx, familyName, cells)
 	if err != nil {
 		return fmt.Errorf("write reverse cells: %w", err)
 	}
-	var mine []*claim
-	cells = cells[:0]
-	for i, c := range claims {
-		if created[i] {
-			mine = append(mine, c)
-			cells = append(cells, &cell{kind: c.key.kind, row: c.stored, value: r.table.row(c.key.kind, c.id)})
-			continue
-		}
-	}
-	if taken := len(claims) - len(mine); taken > 0 {
-		r.metrics.lostRaces.Add(float64(taken))
-		r.logger.Warn("ids from the UID counters are in use already, trying others", "count", taken)
-	}
-	if len(mine) == 0 {
-		return nil
+	mine, err := r.own(ctx, claims, created)
+	if err != nil || len(mine) == 0 {
+		return err
 	}
 
+	cells = cells[:0]
+	for _, c := range mine {
+		cells = append(cells, &cell{kind: c.key.kind, row: c.stored, value: r.table.row(c.key.kind, c.id)})
+	}
 	created, err = r.table.create(ctx, familyID, cells)
 	if err != nil {
 		return fmt.Errorf("write forward cells: %w", err)
@@ -150,12 +144,53 @@ func (r *Registry) attempt(ctx context.Context, claims []*claim) error {
 	return r.adopt(ctx, lost, false)
 }
 
-// reserve gives each claim an id of its own that no one had before, in order; where the width has no more it settles
-// the claim with an error.
+// own returns the claims whose ids' reverse cells have their names: those just created, and those that an attempt before has
+// created although it failed. The ids of the others are in use.
+func (r *Registry) own(ctx context.Context, claims []*claim, created []bool) ([]*claim, error) {
+	var mine, old []*claim
+	var cells []*cell
+	for i, c := range claims {
+		if created[i] {
+			mine = append(mine, c)
+			continue
+		}
+		old = append(old, c)
+		cells = append(cells, &cell{kind: c.key.kind, row: r.table.row(c.key.kind, c.id)})
+	}
+	if len(old) == 0 {
+		return mine, nil
+	}
+	if err := r.table.read(ctx, familyName, slices.Clone(cells)); err != nil {
+		return nil, fmt.Errorf("read reverse cells: %w", err)
+	}
+	taken := 0
+	for i, c := range old {
+		if cells[i].found && cells[i].value == c.stored {
+			mine = append(mine, c)
+			continue
+		}
+		c.id, c.written = 0, false
+		taken++
+	}
+	if taken > 0 {
+		r.metrics.lostRaces.Add(float64(taken))
+		r.logger.Warn("ids from the UID counters are in use already, trying others", "count", taken)
+	}
+	return mine, nil
+}
+
+// reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no more it
+// settles the claim with an error.
 func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
-	var wanted, used, last [kinds]int64
+	var wanted [kinds]int64
+	var ids [kinds][]mapping.UID
 	for _, c := range claims {
-		wanted[c.key.kind]++
+		if c.id == 0 {
+			r.kept.take(c)
+		}
+		if c.id == 0 {
+			wanted[c.key.kind]++
+		}
 	}
 	var errs [kinds]error
 	var wg sync.WaitGroup // together: each is a round trip, or a sync
@@ -164,25 +199,51 @@ func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 		if wanted[k] == 0 || r.exhausted[k].Load() {
 			continue
 		}
-		wg.Go(func() { used[k], last[k], errs[k] = r.reserveBlock(ctx, kind, wanted[k]) })
+		wg.Go(func() { ids[k], errs[k] = r.reserveIDs(ctx, kind, wanted[k]) })
 	}
 	wg.Wait()
 	for _, err := range errs {
-		if err != nil {
-			return err
+		if err == nil {
+			continue
 		}
+		for k := range ids {
+			r.kept.add(mapping.Kind(k), ids[k])
+		}
+		return err
 	}
 	for _, c := range claims {
 		k := c.key.kind
-		if used[k] >= last[k] {
+		switch {
+		case c.id != 0:
+		case len(ids[k]) > 0:
+			c.id, ids[k] = ids[k][0], ids[k][1:]
+		default:
 			c.result.Err = fmt.Errorf("%w: no %s UID of %d bytes is left for %.100q",
 				ErrExhausted, k, r.table.schema.Width(k), c.key.text)
-			continue
 		}
-		used[k]++
-		c.id = mapping.UID(used[k])
 	}
 	return nil
+}
+
+// reserveIDs takes n ids from the counter of a kind, fewer if the width has no more, or if there is an error. After an error,
+// of which it is not known whether it counted, a single one is taken first: so a counter that goes on failing loses one at a
+// time.
+func (r *Registry) reserveIDs(ctx context.Context, kind mapping.Kind, n int64) (ids []mapping.UID, err error) {
+	blocks := []int64{n}
+	if n > 1 && r.kept.isUncertain(kind) {
+		blocks = []int64{1, n - 1}
+	}
+	for _, block := range blocks {
+		used, last, err := r.reserveBlock(ctx, kind, block)
+		r.kept.setUncertain(kind, err != nil)
+		if err != nil {
+			return ids, err
+		}
+		for ; used < last; used++ {
+			ids = append(ids, mapping.UID(used+1))
+		}
+	}
+	return ids, nil
 }
 
 // reserveBlock takes n ids from the counter of a kind: those after used up to last, fewer than n if the width has no

@@ -5,7 +5,8 @@
 // The protocol. An id is taken from the counter of its kind; its reverse cell is written if it is absent; then the
 // forward cell of the name is written if it is absent. Whoever finds the forward cell written already uses the UID in
 // it, and its own id is lost: nobody gets it again. Since only the forward cell, written last and once, gives an id to
-// a name, a UID never changes its meaning, whatever fails between two steps.
+// a name, a UID never changes its meaning, whatever fails between two steps. An id whose reverse cell may have been written
+// is kept for that very name, by the process that took it; one of which nothing was written, for any name.
 //
 // What can change a meaning from outside are OpenTSDB's commands that rename or delete a UID: as with OpenTSDB's own
 // processes, restart promtsd after them, because it answers from its caches.
@@ -94,6 +95,8 @@ type Registry struct {
 	texts *cache[ID, string]
 
 	exhausted [kinds]atomic.Bool // the counter has reached the largest UID
+
+	kept kept
 
 	slots chan struct{} // one taken by each flight
 
