@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/query"
@@ -70,7 +71,7 @@ func replyTo(ctx context.Context, err error) reply {
 
 // replyToRead is replyTo for reads, where an error may be about what was asked.
 func replyToRead(ctx context.Context, err error) reply {
-	for _, theirs := range []error{wire.ErrMalformed, wire.ErrTooLarge, query.ErrLimit, mapping.ErrInvalid} {
+	for _, theirs := range []error{wire.ErrMalformed, wire.ErrTooLarge, bounds.ErrTooComplex, query.ErrLimit, mapping.ErrInvalid} {
 		if ctx.Err() == nil && errors.Is(err, theirs) {
 			return badRequest(err.Error())
 		}

@@ -20,8 +20,12 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
+	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/store"
 )
+
+// defaultSubqueryStep is the step of subqueries that name none: Prometheus's default evaluation interval.
+const defaultSubqueryStep = time.Minute
 
 // Prefix is where Handler has to be mounted.
 const Prefix = "/api/v1/"
@@ -36,6 +40,10 @@ type Config struct {
 	MaxSamples     int           // --query.max-samples: samples that a query may hold at a time; default 50 million
 	LookbackDelta  time.Duration // --query.lookback-delta: for how long a sample counts; default 5 minutes
 	MaxConcurrency int           // --query.max-concurrency: queries that run at a time, others wait; default 20
+
+	// Limits that Prometheus does not have.
+	MaxQueryBytes    int // --query.max-query-bytes: length of an expression, or of all match[] of a request; default 16 KiB
+	MaxSubquerySteps int // --query.max-subquery-steps: steps of all subqueries of a query; default 1 million
 
 	// OTLP takes the samples of /api/v1/otlp/v1/metrics, which is not served if it is nil. An error of its Commit that
 	// is storage.ErrOutOfBounds is answered 400, one of store.ErrUnavailable 503, any other 500.
@@ -82,6 +90,12 @@ func New(c Config) (*Handler, error) {
 	if c.MaxConcurrency == 0 {
 		c.MaxConcurrency = 20
 	}
+	if c.MaxQueryBytes == 0 {
+		c.MaxQueryBytes = 16 << 10
+	}
+	if c.MaxSubquerySteps == 0 {
+		c.MaxSubquerySteps = 1_000_000
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -89,16 +103,18 @@ func New(c Config) (*Handler, error) {
 		c.Flags = map[string]string{}
 	}
 	for flag, ok := range map[string]bool{
-		"--query.timeout":         c.Timeout > 0,
-		"--query.max-samples":     c.MaxSamples > 0,
-		"--query.lookback-delta":  c.LookbackDelta >= time.Millisecond,
-		"--query.max-concurrency": c.MaxConcurrency > 0 && c.MaxConcurrency <= 1<<16,
+		"--query.timeout":            c.Timeout > 0,
+		"--query.max-samples":        c.MaxSamples > 0,
+		"--query.lookback-delta":     c.LookbackDelta >= time.Millisecond,
+		"--query.max-concurrency":    c.MaxConcurrency > 0 && c.MaxConcurrency <= 1<<16,
+		"--query.max-query-bytes":    c.MaxQueryBytes > 0,
+		"--query.max-subquery-steps": c.MaxSubquerySteps > 0,
 	} {
 		if !ok {
 			return nil, fmt.Errorf("%s is out of range", flag)
 		}
 	}
-	parse := parser.NewParser(parser.Options{})
+	parse := bounds.Parser{Parser: parser.NewParser(parser.Options{}), MaxBytes: c.MaxQueryBytes}
 	h := &Handler{config: c, start: c.Now(), router: route.New()}
 	h.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:             c.Logger,
@@ -107,10 +123,10 @@ func New(c Config) (*Handler, error) {
 		MaxSamples:         c.MaxSamples,
 		LookbackDelta:      c.LookbackDelta,
 		ActiveQueryTracker: make(gate, c.MaxConcurrency),
-		// What Prometheus has always on, and its default evaluation interval.
+		// What Prometheus has always on.
 		EnableAtModifier:         true,
 		EnableNegativeOffset:     true,
-		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
+		NoStepSubqueryIntervalFn: func(int64) int64 { return defaultSubqueryStep.Milliseconds() },
 		Parser:                   parse,
 	})
 	h.newAPI(parse).Register(h.router.WithPrefix(strings.TrimSuffix(Prefix, "/")))
@@ -127,7 +143,7 @@ func (h *Handler) Close() error { return h.engine.Close() }
 func (h *Handler) newAPI(parse parser.Parser) *v1.API {
 	nobody := absent{}
 	return v1.NewAPI(
-		h.engine,
+		boundedEngine{h.engine, h.config.MaxSubquerySteps},
 		h.config.Queryable,
 		nil, nil, // appenders: remote write and OTLP are served elsewhere
 		h.config.Exemplars,

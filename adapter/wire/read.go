@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 
+	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/mapping"
 )
 
@@ -35,8 +36,12 @@ type ReadQuery struct {
 	LabelsOnly bool // the samples will not be looked at
 }
 
-// ParseReadRequest reads an inflated prometheus.ReadRequest. Errors are ErrMalformed.
+// ParseReadRequest reads an inflated prometheus.ReadRequest. Errors are ErrMalformed, or bounds.ErrTooComplex for one with
+// too many queries, or matchers that cost too much to compile.
 func ParseReadRequest(body []byte) (ReadRequest, error) {
+	if err := countQueries(body); err != nil {
+		return ReadRequest{}, err
+	}
 	var msg prompb.ReadRequest
 	if err := msg.Unmarshal(body); err != nil {
 		return ReadRequest{}, fmt.Errorf("%w: read request: %w", ErrMalformed, err)
@@ -46,9 +51,15 @@ func ParseReadRequest(body []byte) (ReadRequest, error) {
 		return ReadRequest{}, err
 	}
 	req := ReadRequest{Type: typ}
+	var patterns bounds.Patterns
 	for i, q := range msg.Queries {
 		query := ReadQuery{MinT: q.StartTimestampMs, MaxT: q.EndTimestampMs}
 		for _, m := range q.Matchers {
+			if m.Type == prompb.LabelMatcher_RE || m.Type == prompb.LabelMatcher_NRE {
+				if err := patterns.Add(m.Value); err != nil {
+					return ReadRequest{}, fmt.Errorf("query %d: matcher of label %q: %w", i, m.Name, err)
+				}
+			}
 			matcher, err := parseMatcher(m)
 			if err != nil {
 				return ReadRequest{}, fmt.Errorf("%w: query %d: %w", ErrMalformed, i, err)
@@ -62,6 +73,72 @@ func ParseReadRequest(body []byte) (ReadRequest, error) {
 		req.Queries = append(req.Queries, query)
 	}
 	return req, nil
+}
+
+// maxFields bounds the fields of a read request's messages, each of which becomes an object: all but queries and matchers
+// are few.
+const maxFields = 8 * (bounds.MaxQueries + bounds.MaxMatchers)
+
+// countQueries refuses a request of which too much would be made.
+func countQueries(body []byte) error {
+	var queries, matchers, fields int
+	err := eachField(body, func(num int32, query []byte) error {
+		fields++
+		if num == 2 { // accepted response types, packed
+			fields += len(query)
+		}
+		if num != 1 {
+			return nil
+		}
+		queries++
+		return eachField(query, func(num int32, part []byte) error {
+			fields++
+			switch num {
+			case 3:
+				matchers++
+			case 4: // hints
+				return eachField(part, func(int32, []byte) error {
+					fields++
+					return nil
+				})
+			}
+			return nil
+		})
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: read request: %w", ErrMalformed, err)
+	case queries > bounds.MaxQueries || matchers > bounds.MaxMatchers || fields > maxFields:
+		return fmt.Errorf("%w: %d queries, %d matchers and %d fields in all; at most %d, %d and %d are allowed",
+			bounds.ErrTooComplex, queries, matchers, fields, bounds.MaxQueries, bounds.MaxMatchers, maxFields)
+	}
+	return nil
+}
+
+// eachField calls f with each field of a message, and its content if it is delimited by a length.
+func eachField(message []byte, f func(num int32, content []byte) error) error {
+	for i := 0; i < len(message); {
+		num, typ, next := tag(message, i)
+		if next < 0 {
+			return malformed(i, "field tag")
+		}
+		var content []byte
+		if typ == typeBytes {
+			from, to := field(message, next)
+			if from < 0 {
+				return malformed(i, fmt.Sprintf("field %d", num))
+			}
+			content = message[from:to]
+		}
+		if err := f(num, content); err != nil {
+			return err
+		}
+		if next = skip(message, next, typ); next < 0 {
+			return malformed(i, fmt.Sprintf("field %d of wire type %d", num, typ))
+		}
+		i = next
+	}
+	return nil
 }
 
 // narrow takes the hinted range, which is what the selector will look at, where it lies within that of the query, which

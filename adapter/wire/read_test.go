@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"pgregory.net/rapid"
 
+	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping"
 )
@@ -339,4 +340,42 @@ func benchmarkPoints(n int) *mapping.Points {
 		p.Append(1_700_000_000_000+int64(i)*15000, float64(i)*1.5)
 	}
 	return &p
+}
+
+// Small requests of which a lot would be made: each took gigabytes, or half a minute.
+func TestParseReadRequest_RefusesWhatCostsTooMuch(t *testing.T) {
+	regexps := func(matchers int, pattern string) []byte {
+		q := &prompb.Query{}
+		for range matchers {
+			q.Matchers = append(q.Matchers, &prompb.LabelMatcher{Type: prompb.LabelMatcher_RE, Name: "a", Value: pattern})
+		}
+		return marshal(t, &prompb.ReadRequest{Queries: []*prompb.Query{q}})
+	}
+	grouping := &prompb.Query{Hints: &prompb.ReadHints{Grouping: make([]string, 1_000_000)}}
+	for name, body := range map[string][]byte{
+		"empty queries":     bytes.Repeat([]byte{0x0a, 0}, 2_000_000),
+		"empty matchers":    append([]byte{0x0a, 0x80, 0x89, 0x7a}, bytes.Repeat([]byte{0x1a, 0}, 1_000_000)...),
+		"accepted types":    append([]byte{0x12, 0x80, 0x89, 0x7a}, make([]byte, 2_000_000)...),
+		"unknown fields":    bytes.Repeat([]byte{0x28, 0}, 2_000_000),
+		"grouping":          marshal(t, &prompb.ReadRequest{Queries: []*prompb.Query{grouping}}),
+		"repeats":           regexps(20, strings.Repeat("[^a]{1000}", 150)),
+		"repeats of a few":  regexps(1, strings.Repeat("[^a]{1000}", 300)),
+		"very long pattern": regexps(4, strings.Repeat("abcdefgh", 10_000)),
+	} {
+		if _, err := wire.ParseReadRequest(body); !errors.Is(err, bounds.ErrTooComplex) {
+			t.Errorf("%s: got %.200v, want that it is too complex", name, err)
+		}
+	}
+	if _, err := wire.ParseReadRequest(regexps(bounds.MaxMatchers, "a.*|b")); err != nil {
+		t.Errorf("as many matchers as are allowed: %v", err)
+	}
+}
+
+func marshal(t *testing.T, m *prompb.ReadRequest) []byte {
+	t.Helper()
+	body, err := m.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }

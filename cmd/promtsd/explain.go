@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/uid"
@@ -134,7 +135,10 @@ func (f *explainFlags) ask(ctx context.Context, out io.Writer, mint, maxt int64)
 // explainHandler explains how this process answers a selector, in words, as explain prints them:
 //
 //	GET /internal/v1/explain?selector=SELECTOR&start=MS&end=MS&analyze=true
-type explainHandler struct{ querier *query.Querier }
+type explainHandler struct {
+	querier *query.Querier
+	parse   bounds.Parser
+}
 
 func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
@@ -148,7 +152,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = errors.New("start is after end")
 	}
 	if err == nil {
-		matchers, err = parser.NewParser(parser.Options{}).ParseMetricSelector(asked.Get("selector"))
+		matchers, err = h.parse.ParseMetricSelector(asked.Get("selector"))
 	}
 	if err != nil {
 		http.Error(w, fmt.Sprintf("%s takes selector, start and end in ms since 1970, analyze: %v", explainPath, err),

@@ -9,9 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	commonmodel "github.com/prometheus/common/model"
 	"github.com/prometheus/common/version"
+	"github.com/prometheus/prometheus/promql/parser"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/query"
@@ -25,6 +27,8 @@ type promqlFlags struct {
 	maxSamples  int
 	concurrency int
 	maxMemory   units.Base2Bytes
+	maxBytes    units.Base2Bytes
+	maxSteps    int
 	otlp        bool
 }
 
@@ -38,6 +42,10 @@ func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
 	cmd.Flag("query.max-memory", "Memory of the series that a selector finds, for whichever purpose; of the samples of a PromQL "+
 		"query, as chunks; and of the exemplars that a query for those finds. 0 is any.").
 		Default("512MiB").BytesVar(&f.maxMemory)
+	cmd.Flag("query.max-query-bytes", "Length of a PromQL expression, and of all selectors of a request together.").
+		Default("16KiB").BytesVar(&f.maxBytes)
+	cmd.Flag("query.max-subquery-steps", "Steps of all subqueries of a PromQL query together, such as 43,200 for [30d:1m].").
+		Default("1000000").IntVar(&f.maxSteps)
 	cmd.Flag("web.enable-otlp-receiver", "Take OTLP metrics at /api/v1/otlp/v1/metrics.").BoolVar(&f.otlp)
 	return f
 }
@@ -51,7 +59,7 @@ func (f *promqlFlags) handler(
 		Exemplars: promstore.ExemplarQueryable{Source: querier, MaxBytes: int64(f.maxMemory)},
 		Metadata:  families.Reader{Store: querier.Store, Tables: querier.Settings.Tables},
 		Timeout:   time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
-		MaxConcurrency: f.concurrency, Flags: flags, Registerer: registry, Gatherer: registry, Logger: logger,
+		MaxConcurrency: f.concurrency, MaxQueryBytes: int(f.maxBytes), MaxSubquerySteps: f.maxSteps, Flags: flags, Registerer: registry, Gatherer: registry, Logger: logger,
 		Build: v1.PrometheusVersion{
 			Version: version.Version, Revision: version.Revision, Branch: version.Branch, BuildUser: version.BuildUser,
 			BuildDate: version.BuildDate, GoVersion: version.GoVersion,
@@ -61,4 +69,9 @@ func (f *promqlFlags) handler(
 		c.OTLP = promstore.Appendable{Appender: appender}
 	}
 	return api.New(c)
+}
+
+// parser parses selectors that come from outside.
+func (f *promqlFlags) parser() bounds.Parser {
+	return bounds.Parser{Parser: parser.NewParser(parser.Options{}), MaxBytes: int(f.maxBytes)}
 }

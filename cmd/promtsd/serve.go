@@ -203,7 +203,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 		public.Handle(path, handler)
 	}
 	public.Handle("/", handler)
-	public.Handle("GET "+explainPath, handler.WhenReady(explainHandler{querier}))
+	public.Handle("GET "+explainPath, handler.WhenReady(explainHandler{querier, f.promql.parser()}))
 
 	tasks, stopTasks := context.WithCancel(ctx)
 	var running sync.WaitGroup

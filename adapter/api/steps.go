@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtsd/promtsd/adapter/bounds"
+)
+
+// boundedEngine refuses queries whose subqueries have too many steps: the module's engine makes lists of that length before it
+// looks at any limit, and does not look at its context while a function goes over the points of one series.
+type boundedEngine struct {
+	promql.QueryEngine
+	maxSteps int
+}
+
+// pointsPerStep says how many points the functions over subqueries may look at in each series, for each step that all
+// subqueries may have. A hundred million take a second, and some functions twenty times as long.
+const pointsPerStep = 100
+
+func (e boundedEngine) NewInstantQuery(
+	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, ts time.Time,
+) (promql.Query, error) {
+	query, err := e.QueryEngine.NewInstantQuery(ctx, q, opts, text, ts)
+	return e.judge(query, err)
+}
+
+func (e boundedEngine) NewRangeQuery(
+	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, start, end time.Time, step time.Duration,
+) (promql.Query, error) {
+	query, err := e.QueryEngine.NewRangeQuery(ctx, q, opts, text, start, end, step)
+	return e.judge(query, err)
+}
+
+// judge has a query that costs too much end with an error as soon as it is executed: so the answer is 422, as for the
+// module's own limits.
+func (e boundedEngine) judge(query promql.Query, err error) (promql.Query, error) {
+	if err != nil {
+		return nil, err
+	}
+	stmt, ok := query.Statement().(*parser.EvalStmt)
+	if !ok {
+		return query, nil
+	}
+	var c subqueryCost
+	c.add(stmt.Expr, evaluation{span: float64(stmt.End.Sub(stmt.Start)), interval: float64(stmt.Interval)})
+	switch {
+	case c.steps > float64(e.maxSteps):
+		err = fmt.Errorf("%w: its subqueries have %.3g steps, --query.max-subquery-steps allows %d: ask for a shorter range "+
+			"or a larger step", bounds.ErrTooComplex, c.steps, e.maxSteps)
+	case c.points > float64(e.maxSteps)*pointsPerStep:
+		err = fmt.Errorf("%w: functions over its subqueries look at %.3g points of each series, --query.max-subquery-steps=%d "+
+			"allows %.3g: ask for fewer steps", bounds.ErrTooComplex, c.points, e.maxSteps, float64(e.maxSteps)*pointsPerStep)
+	default:
+		return query, nil
+	}
+	return refusedQuery{query, err}, nil
+}
+
+// refusedQuery is a query that fails.
+type refusedQuery struct {
+	promql.Query
+	err error
+}
+
+func (q refusedQuery) Exec(context.Context) *promql.Result { return &promql.Result{Err: q.err} }
+
+// evaluation says at which times the engine evaluates an expression: in nanoseconds, as floats, which do not overflow.
+type evaluation struct {
+	span     float64 // from the first to the last
+	interval float64 // 0: there is one
+}
+
+func (e evaluation) steps() float64 {
+	if e.interval <= 0 {
+		return 1
+	}
+	return math.Floor(e.span/e.interval) + 1
+}
+
+// subqueryCost sums up what the subqueries of an expression cost.
+type subqueryCost struct {
+	steps  float64 // evaluations of what is inside
+	points float64 // that the functions over them look at in one series
+}
+
+// add counts an expression, as the engine evaluates it: a subquery over all times at which what is around it is evaluated, and
+// its range before them.
+func (c *subqueryCost) add(node parser.Node, at evaluation) {
+	switch n := node.(type) {
+	case *parser.StepInvariantExpr:
+		at.span = 0
+	case *parser.SubqueryExpr:
+		inside := evaluation{span: at.span + float64(n.Range), interval: float64(n.Step)}
+		if n.Step == 0 {
+			inside.interval = float64(defaultSubqueryStep)
+		}
+		c.steps += inside.steps()
+		c.points += at.steps() * (float64(n.Range)/inside.interval + 1)
+		at = inside
+	}
+	for child := range parser.ChildrenIter(node) {
+		c.add(child, at)
+	}
+}
