@@ -109,6 +109,15 @@ func checkParts(table string, row []byte, family string, qualifier, value []byte
 // Check refuses an address that no store can hold.
 func (c Coord) Check() error { return checkParts(c.Table, c.Row, c.Family, c.Qualifier, nil) }
 
+// Check refuses a check that no store can make.
+func (c Check) Check() error {
+	if c.Delete && (len(c.Expect) == 0 || len(c.Value) > 0) {
+		return fmt.Errorf("%w: a removal that expects %d bytes and brings %d, must expect some and bring none",
+			ErrInvalid, len(c.Expect), len(c.Value))
+	}
+	return checkParts(c.Table, c.Row, c.Family, c.Qualifier, c.Value)
+}
+
 // Len is the number of mutations.
 func (b *Batch) Len() int { return len(b.muts) }
 

@@ -9,6 +9,11 @@
 // the cell it meets replaces it; below it, either may remain, so writers use timestamps that do not run backwards.
 // A Delete removes what is not newer than itself, and may hide a later Put that is not newer either.
 //
+// One clock for a cell. Increment and CheckAndPut stamp what they write by the store's own clock, which in a cluster is not
+// the caller's: a Put or Delete by the caller's clock may lose against it, with no error. So a cell that was ever written by
+// one of them is written and removed by them only, or deleted with the very timestamp that was read with it. And a cell that
+// a check has removed is not written again: what hides the removed version may hide a later one, where clocks step back.
+//
 // Durability. When Apply, Increment or CheckAndPut return nil, their effect survives the sudden end of the process and
 // of the machine it ran on, and every Get and Scan that starts afterwards sees it.
 //
@@ -78,8 +83,8 @@ type Store interface {
 	// number while deltas are positive. An error that wraps ErrUnavailable may have counted.
 	Increment(ctx context.Context, c Coord, delta int64) (int64, error)
 
-	// CheckAndPut writes, for each check on its own, Value into the cell if the cell is what Expect says, and reports
-	// for each whether it did. Each check is atomic, and linearizable with Increments and other checks of that cell; of
+	// CheckAndPut writes, for each check on its own, Value into the cell if the cell is what Expect says, or removes the cell,
+	// and reports for each whether it did. Each check is atomic, and linearizable with Increments and other checks of that cell; of
 	// a Put that races with it the timestamp decides as ever (see Versions). Checks of one call are independent, may run
 	// at the same time, and must name different cells. After an error any of them may have taken effect: read again.
 	CheckAndPut(ctx context.Context, checks []Check) ([]bool, error)
@@ -120,11 +125,12 @@ type Coord struct {
 	Qualifier []byte
 }
 
-// Check is one conditional put.
+// Check is one conditional put, or removal.
 type Check struct {
 	Coord
 	Expect []byte // empty: the cell must be absent, or hold no bytes; else it must hold exactly these
 	Value  []byte
+	Delete bool // remove the cell, whatever its timestamp; Expect is not empty then, and Value is
 }
 
 // Cell is one cell of a Row.

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -98,9 +99,28 @@ func (l Layout) Init(
 
 // SetIndexComplete records that the series index holds every series of the data table, or that it may not.
 func SetIndexComplete(ctx context.Context, st store.Store, own string, complete bool) error {
-	var b store.Batch
-	b.Put(own, settingsRow, FamilyOwn, []byte(indexState), 0, []byte(indexText(complete)))
-	return st.Apply(ctx, &b)
+	// By a check, as it was recorded first: a put by this machine's clock might be older than what it shall replace.
+	check := store.Check{
+		Coord: store.Coord{Table: own, Row: settingsRow, Family: FamilyOwn, Qualifier: []byte(indexState)},
+		Value: []byte(indexText(complete)),
+	}
+	for {
+		check.Expect = nil
+		for row, err := range st.Get(ctx, store.Get{Table: own, Rows: [][]byte{settingsRow},
+			Columns: []store.Column{{Family: FamilyOwn, Qualifier: check.Qualifier}}}) {
+			if err != nil {
+				return fmt.Errorf("read settings: %w", err)
+			}
+			check.Expect = bytes.Clone(row.Cells[0].Value)
+		}
+		done, err := st.CheckAndPut(ctx, []store.Check{check})
+		if err != nil {
+			return fmt.Errorf("record settings: %w", err)
+		}
+		if done[0] {
+			return nil
+		}
+	}
 }
 
 // read returns the recorded texts by setting, and the settings that they make, with defaults for those that are

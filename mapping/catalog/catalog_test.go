@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -230,6 +231,25 @@ func TestInit_AdoptsTablesOfOpenTSDB(t *testing.T) {
 	}
 	if s, err := catalog.Open(t.Context(), st, own, nil); err != nil || s.IndexComplete {
 		t.Errorf("Open after it was taken back: got %+v, %v", s, err)
+	}
+}
+
+// The state is recorded first by a check, which the store stamps. What is said later counts, whichever clock is ahead.
+func TestSetIndexComplete_CountsWhateverTheClocks(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 20 * time.Millisecond, time.Hour} {
+		st := storetest.NewMem()
+		st.Clock = func() time.Time { return time.Now().Add(ahead) }
+		if _, _, err := catalog.Init(t.Context(), st, own, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []bool{false, true, true, false} {
+			if err := catalog.SetIndexComplete(t.Context(), st, own, want); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := catalog.Open(t.Context(), st, own, nil); err != nil || s.IndexComplete != want {
+				t.Errorf("clock of the store %v ahead: got %v, %v, want %v", ahead, s.IndexComplete, err, want)
+			}
+		}
 	}
 }
 

@@ -246,6 +246,32 @@ func TestClose_LeavesNothing(t *testing.T) {
 	}
 }
 
+// The store stamps leases by a clock of its own, which may be ahead of this machine's.
+func TestLease_IsRemovedWhateverTheClocks(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 20 * time.Millisecond, time.Hour} {
+		st := storetest.NewMem()
+		st.Clock = func() time.Time { return time.Now().Add(ahead) }
+		if _, _, err := catalog.Init(t.Context(), st, "promtsd", nil); err != nil {
+			t.Fatal(err)
+		}
+		closed, dead := openWriter(t, config(st, time.Minute)), openWriter(t, config(st, time.Minute))
+		if err := closed.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if l := leases(t, st); len(l) != 1 || l[0].Writer != dead.ID() {
+			t.Errorf("clock of the store %v ahead: after a stop there are the leases %+v", ahead, l)
+			continue
+		}
+		write(t, dead, "a")
+		if ok, err := adopt(t, st, leases(t, st)[0], &recorder{}); !ok || err != nil {
+			t.Fatalf("adopt: %v, %v", ok, err)
+		}
+		if l := leases(t, st); len(l) != 0 {
+			t.Errorf("clock of the store %v ahead: after a takeover there are the leases %+v", ahead, l)
+		}
+	}
+}
+
 func TestClose_RenewsOverARenewalThatWasNotHeardOf(t *testing.T) {
 	st := storetest.Faulty(newStore(t),
 		storetest.Fault{Verb: storetest.CheckAndPut, Call: 2, When: storetest.After},

@@ -102,11 +102,15 @@ func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables
 	return l, false, err
 }
 
-// drop removes the lease.
+// drop removes the lease, if it still is what it was when it was read. If it is another's, that one removes it.
 func (l Lease) drop(ctx context.Context, st store.Store, tables catalog.Tables) error {
-	var b store.Batch
-	b.Delete(tables.Own, leaseRow(l.Writer), catalog.FamilyOwn, leaseQualifier, 0)
-	return st.Apply(ctx, &b)
+	_, err := st.CheckAndPut(ctx, []store.Check{{Coord: l.coord(tables), Expect: l.raw, Delete: true}})
+	return err
+}
+
+// coord is where the lease stands.
+func (l Lease) coord(tables catalog.Tables) store.Coord {
+	return store.Coord{Table: tables.Own, Row: leaseRow(l.Writer), Family: catalog.FamilyOwn, Qualifier: leaseQualifier}
 }
 
 // Watch tells which leases have run out. It must be asked again and again, by one goroutine. The zero value is ready.

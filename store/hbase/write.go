@@ -97,13 +97,13 @@ func (s *Store) Increment(ctx context.Context, c store.Coord, delta int64) (int6
 func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, error) {
 	out := make([]client.Check, len(checks))
 	for i, c := range checks {
+		if err := c.Check(); err != nil {
+			return nil, err
+		}
 		if err := s.ready(ctx, c.Coord); err != nil {
 			return nil, err
 		}
-		if len(c.Value) > store.MaxValue {
-			return nil, fmt.Errorf("%w: value of %d bytes, at most %d", store.ErrInvalid, len(c.Value), store.MaxValue)
-		}
-		out[i] = client.Check{Coord: client.Coord(c.Coord), Expect: c.Expect, Value: c.Value}
+		out[i] = client.Check{Coord: client.Coord(c.Coord), Expect: c.Expect, Value: c.Value, Delete: c.Delete}
 	}
 	if len(out) == 0 {
 		return nil, nil

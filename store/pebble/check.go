@@ -29,6 +29,7 @@ type check struct {
 	tree                     *tree
 	key                      []byte
 	qualifier, expect, value []byte
+	remove                   bool
 }
 
 func (s *Store) checkAndPut(ctx context.Context, checks []store.Check) ([]bool, error) {
@@ -80,18 +81,18 @@ func (s *Store) encodeChecks(checks []store.Check) ([]check, error) {
 	own := make([]check, len(checks))
 	for i := range checks {
 		c := &checks[i]
+		if err := c.Check(); err != nil {
+			return nil, err
+		}
 		t, family, err := s.resolve(c.Coord)
 		if err != nil {
 			return nil, err
-		}
-		if len(c.Value) > store.MaxValue {
-			return nil, fmt.Errorf("%w: value of %d bytes, at most %d", store.ErrInvalid, len(c.Value), store.MaxValue)
 		}
 		at := len(slab)
 		slab = appendKey(slab, t.id, c.Row, family, e.column(c.Qualifier))
 		own[i] = check{
 			index: i, tree: s.treeOf(t), key: slab[at:len(slab):len(slab)],
-			qualifier: clone(c.Qualifier), expect: clone(c.Expect), value: clone(c.Value),
+			qualifier: clone(c.Qualifier), expect: clone(c.Expect), value: clone(c.Value), remove: c.Delete,
 		}
 	}
 	slices.SortFunc(own, func(a, b check) int { return compareKeys(a.key, b.key) })
@@ -103,7 +104,7 @@ func (s *Store) encodeChecks(checks []store.Check) ([]check, error) {
 	return own, nil
 }
 
-// checkTree makes the checks of one tree and says in put which of them wrote.
+// checkTree makes the checks of one tree and says in put which of them took effect.
 func (s *Store) checkTree(t *tree, checks []check, put []bool) error {
 	if !slices.ContainsFunc(checks, func(c check) bool { return c.tree == t }) {
 		return nil
@@ -146,7 +147,12 @@ func (s *Store) checked(t *tree, checks []check, put []bool) (b *lsm.Batch, err 
 		if !bytes.Equal(have, c.expect) {
 			continue
 		}
-		put[c.index] = true
+		if put[c.index] = true; c.remove {
+			if err := b.Delete(c.key, nil); err != nil {
+				return b, classify(err)
+			}
+			continue
+		}
 		value = e.payload(c.qualifier, c.value, false).append(value[:0], max(timestamp, now))
 		if err := b.Set(c.key, value, nil); err != nil {
 			return b, classify(err)

@@ -40,6 +40,17 @@ func (f *fixture) check(row, qualifier string, expect, value []byte) bool {
 	return put[0]
 }
 
+// remove makes one check that removes; it reports errors and then says false.
+func (f *fixture) remove(row, qualifier string, expect []byte) bool {
+	f.Helper()
+	done, err := f.CheckAndPut(f.Context(), []store.Check{{Coord: coord(row, qualifier), Expect: expect, Delete: true}})
+	if err != nil || len(done) != 1 {
+		f.Errorf("CheckAndPut(%s %s, %q -> none) = %v, %v", row, qualifier, expect, done, err)
+		return false
+	}
+	return done[0]
+}
+
 func (f *fixture) increment(row, qualifier string, delta int64) int64 {
 	f.Helper()
 	sum, err := f.Increment(f.Context(), coord(row, qualifier), delta)
@@ -153,6 +164,62 @@ func atomicCases() []testCase {
 			f.apply(func(b *store.Batch) { b.Delete("data", []byte("r"), "f", []byte("q"), 11) })
 			if !f.check("r", "q", nil, []byte("2")) {
 				f.Error("CheckAndPut on a deleted cell = false, want true")
+			}
+		}},
+		{"a check removes what it expects", func(f *fixture) {
+			f.put("r other 1")
+			f.check("r", "q", nil, []byte("1"))
+			f.check("r", "q", []byte("1"), []byte("2"))
+			for i, c := range []struct {
+				qualifier, expect string
+				want              bool
+			}{{"q", "1", false}, {"absent", "1", false}, {"q", "2", true}, {"q", "2", false}, {"q", "1", false}, {"other", "1", true}} {
+				if got := f.remove("r", c.qualifier, []byte(c.expect)); got != c.want {
+					f.Errorf("%d: the removal of %s where it is %q = %t, want %t", i, c.qualifier, c.expect, got, c.want)
+				}
+			}
+			f.wantRows("get", f.get([]string{"r"}))
+			for name, c := range map[string]store.Check{
+				"nothing expected": {Coord: coord("r", "q"), Delete: true},
+				"a value":          {Coord: coord("r", "q"), Delete: true, Expect: []byte("1"), Value: []byte("1")},
+			} {
+				if _, err := f.CheckAndPut(f.Context(), []store.Check{c}); !errors.Is(err, store.ErrInvalid) {
+					f.Errorf("a removal with %s = %v, want ErrInvalid", name, err)
+				}
+			}
+		}},
+		{"a check removes what a clock ahead of the store's has stamped", func(f *fixture) {
+			later := time.Now().Add(time.Hour).UnixMilli()
+			for step := range 3 {
+				row := fmt.Sprint("r", step)
+				f.apply(func(b *store.Batch) { b.Put("data", []byte(row), "f", []byte("q"), later, []byte("0")) })
+				for i := range step { // which are stamped no earlier
+					f.check(row, "q", fmt.Append(nil, i), fmt.Append(nil, i+1))
+				}
+				if !f.remove(row, "q", fmt.Append(nil, step)) {
+					f.Errorf("%d: not removed", step)
+				}
+			}
+			f.wantRows("scan", f.scan(store.Scan{}))
+		}},
+		{"one of the racers for a removal wins", func(f *fixture) {
+			for cell := range rounds {
+				row := fmt.Sprint("r", cell)
+				f.check(row, "q", nil, []byte("1"))
+				var won [racers]bool
+				race(func(racer int) {
+					if racer%2 == 0 {
+						won[racer] = f.remove(row, "q", []byte("1"))
+					} else {
+						won[racer] = f.check(row, "q", []byte("1"), []byte{byte(racer)})
+					}
+				})
+				value, ok := f.value(row, "q")
+				for racer, w := range won {
+					if racer%2 == 1 && w != (ok && value == string([]byte{byte(racer)})) || racer%2 == 0 && w && ok {
+						f.Errorf("winners %v of a cell that holds %q (%t)", won, value, ok)
+					}
+				}
 			}
 		}},
 		{"one of the racers for an absent cell wins", func(f *fixture) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -18,6 +19,10 @@ import (
 // effect whole. Of two puts to a cell the one with the later timestamp stays. The bytes of a row that a Get or a Scan
 // handed out are overwritten when the iteration goes on, so that a test finds a caller who keeps them.
 type Mem struct {
+	// Clock stamps what Increment and CheckAndPut write; nil is the clock of Apply. In a cluster the two are of different
+	// machines. It is set before the store is used.
+	Clock func() time.Time
+
 	mu     sync.Mutex
 	tables map[string]*memTable // guarded by mu
 	closed bool                 // guarded by mu
@@ -46,6 +51,14 @@ func (m *Mem) begin(ctx context.Context) error {
 	}
 	m.calls.Add(1)
 	return nil
+}
+
+// now is what Increment and CheckAndPut stamp.
+func (m *Mem) now() int64 {
+	if m.Clock != nil {
+		return m.Clock().UnixMilli()
+	}
+	return time.Now().UnixMilli()
 }
 
 func (m *Mem) end() {
@@ -140,7 +153,7 @@ func (m *Mem) Increment(ctx context.Context, c store.Coord, delta int64) (int64,
 		sum += int64(binary.BigEndian.Uint64(have.Value))
 	}
 	value := binary.BigEndian.AppendUint64(nil, uint64(sum))
-	t.put(c.Row, c.Family, c.Qualifier, max(have.Timestamp, time.Now().UnixMilli()), value)
+	t.put(c.Row, c.Family, c.Qualifier, max(have.Timestamp, m.now()), value)
 	return sum, nil
 }
 
@@ -151,7 +164,8 @@ func (m *Mem) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, er
 	}
 	defer m.end()
 	for _, c := range checks {
-		if _, err := m.coord(c.Coord); err != nil {
+		_, err := m.coord(c.Coord)
+		if err = errors.Join(c.Check(), err); err != nil {
 			return nil, fmt.Errorf("check and put: %w", err)
 		}
 	}
@@ -162,8 +176,11 @@ func (m *Mem) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, er
 		if !bytes.Equal(have.Value, c.Expect) {
 			continue
 		}
-		t.put(c.Row, c.Family, c.Qualifier, max(have.Timestamp, time.Now().UnixMilli()), c.Value)
-		put[i] = true
+		if put[i] = true; c.Delete {
+			t.remove(c.Row, c.Family, c.Qualifier)
+			continue
+		}
+		t.put(c.Row, c.Family, c.Qualifier, max(have.Timestamp, m.now()), c.Value)
 	}
 	return put, nil
 }

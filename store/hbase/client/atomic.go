@@ -94,11 +94,12 @@ func mutate(
 	return read(response, &answer)
 }
 
-// Check is a put that depends on what the cell holds.
+// Check is a put that depends on what the cell holds, or a removal that does.
 type Check struct {
 	Coord
 	Expect []byte // nil: the cell must be absent; else it must hold exactly these bytes
 	Value  []byte
+	Delete bool // remove the cell, see checkAndDelete; Expect must not be nil
 }
 
 // errChanged says that an attempt may have taken effect, and the cell has changed since, by it or not.
@@ -160,6 +161,9 @@ func (c *Client) checkAndPut(ctx context.Context, check *Check) (done bool, err 
 	if err := check.check("check and put", check.Value); err != nil {
 		return false, err
 	}
+	if check.Delete {
+		return c.checkAndDelete(ctx, check)
+	}
 	condition := wire.Condition{
 		Row: check.Row, Family: check.Family, Qualifier: check.Qualifier, Op: wire.Equal, Comparator: wire.NullComparator{},
 	}
@@ -210,26 +214,29 @@ const (
 
 // compare reads the cell of a check.
 func (c *Client) compare(ctx context.Context, check *Check) (cellState, error) {
-	var value []byte
-	found := false
-	rows := Get{
-		Table: check.Table, Rows: [][]byte{check.Row},
-		Columns: []Column{{Family: check.Family, Qualifier: check.qualifier()}},
-	}
-	err := c.get(ctx, &rows, func(row Row) bool {
-		value, found = bytes.Clone(row.Cells[0].Value), true
-		return true
-	})
+	cell, found, err := c.cell(ctx, &check.Coord)
 	switch {
 	case err != nil:
 		return asOther, err
-	case found && bytes.Equal(value, check.Value):
+	case found && bytes.Equal(cell.Value, check.Value):
 		return asWritten, nil
-	case found == (check.Expect != nil) && bytes.Equal(value, check.Expect):
+	case found == (check.Expect != nil) && bytes.Equal(cell.Value, check.Expect):
 		return asExpected, nil
 	default:
 		return asOther, nil
 	}
+}
+
+// cell reads a cell's timestamp and value.
+func (c *Client) cell(ctx context.Context, at *Coord) (cell Cell, found bool, err error) {
+	rows := Get{
+		Table: at.Table, Rows: [][]byte{at.Row}, Columns: []Column{{Family: at.Family, Qualifier: at.qualifier()}},
+	}
+	err = c.get(ctx, &rows, func(row Row) bool {
+		cell, found = Cell{Timestamp: row.Cells[0].Timestamp, Value: bytes.Clone(row.Cells[0].Value)}, true
+		return true
+	})
+	return cell, found, err
 }
 
 // qualifier is that of the cell, not nil, which would stand for a whole family.

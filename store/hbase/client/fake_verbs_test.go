@@ -97,6 +97,11 @@ func (f *fake) mutate(server int, param, cells []byte) (answer, block []byte, cl
 		value := binary.BigEndian.AppendUint64(nil, uint64(sum))
 		block = wire.AppendCell(nil, it.Cell.Row, "f", it.Cell.Qualifier, 1, wire.CellPut, value)
 		response.Result.Cells = 1
+	case request.Mutation.Type == wire.Delete:
+		expected, _ := request.Condition.Comparator.(wire.RawComparator)
+		if response.Processed = found && stored == string(expected.Value()); response.Processed {
+			delete(f.rows[string(it.Cell.Row)], string(it.Cell.Qualifier))
+		}
 	case found: // it should be absent
 		response.Processed = false
 	default:

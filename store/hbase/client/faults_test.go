@@ -303,9 +303,7 @@ func TestIncrement_CountsOnceWhenTheAnswerIsLost(t *testing.T) {
 }
 
 func TestCheckAndPut_ReadsAgainWhenTheAnswerIsLost(t *testing.T) {
-	check := client.Check{
-		Coord: client.Coord{Table: "t", Row: []byte("r"), Family: "f"}, Value: []byte("mine"),
-	}
+	check := checkOf("mine")
 	lost := func(f *fake, then func()) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -346,4 +344,47 @@ func TestCheckAndPut_ReadsAgainWhenTheAnswerIsLost(t *testing.T) {
 			t.Errorf("got %t and error %v", done, err)
 		}
 	})
+}
+
+func TestCheckAndPut_RemovalReadsAgainWhenTheAnswerIsLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		after   string // what the cell holds when it is read again
+		removed bool
+		fails   bool
+	}{
+		"it was done":         {"", true, false},
+		"it was not done":     {"mine", true, false},
+		"somebody came after": {"other", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, client := startFake(t, 1, nil)
+			check := checkOf("mine")
+			if done, err := client.CheckAndPut(t.Context(), check); !done || err != nil {
+				t.Fatalf("got %t and error %v", done, err)
+			}
+			f.mu.Lock()
+			lost := false
+			f.control = func(method string, _ []byte) fault {
+				if method == wire.MethodMutate && !lost {
+					lost = true
+					return fault{lose: true}
+				}
+				if lost && c.after != "" {
+					f.rows["r"][""], c.after = c.after, ""
+				}
+				return fault{}
+			}
+			f.mu.Unlock()
+			check.Expect, check.Value, check.Delete = check.Value, nil, true
+			removed, err := client.CheckAndPut(t.Context(), check)
+			if removed != c.removed || (err != nil) != c.fails {
+				t.Errorf("got %t and error %v, want %t and an error: %t", removed, err, c.removed, c.fails)
+			}
+		})
+	}
+}
+
+// checkOf puts a value where there is none.
+func checkOf(value string) client.Check {
+	return client.Check{Coord: client.Coord{Table: "t", Row: []byte("r"), Family: "f"}, Value: []byte(value)}
 }
