@@ -27,10 +27,11 @@ type fake struct {
 	regions  []fakeRegion
 	state    wire.TableState
 	rows     map[string]map[string]string
-	lookups  int              // scans of hbase:meta
-	puts     int              // cells put, repeated ones too
-	actions  int              // actions of Multis that were tried
-	nonces   map[uint64]int64 // what increments have answered
+	written  map[[2]string]uint64 // by row and qualifier: which put of all, from 1, has written the cell
+	lookups  int                  // scans of hbase:meta
+	puts     int                  // cells put, repeated ones too
+	actions  int                  // actions of Multis that were tried
+	nonces   map[uint64]int64     // what increments have answered
 	scanners map[uint64]*fakeScanner
 	lastID   uint64
 	perScan  int // most cells of a response to a scan
@@ -78,7 +79,7 @@ func startFake(t *testing.T, servers int, change func(*client.Config), splits ..
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	f := &fake{
-		t: t, rows: make(map[string]map[string]string), nonces: make(map[uint64]int64),
+		t: t, rows: make(map[string]map[string]string), written: make(map[[2]string]uint64), nonces: make(map[uint64]int64),
 		scanners: make(map[uint64]*fakeScanner), perScan: 1000,
 		control: func(string, []byte) fault { return fault{} },
 	}

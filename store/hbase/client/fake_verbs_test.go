@@ -17,6 +17,7 @@ func (f *fake) put(c *wire.Cell) {
 	}
 	row[string(c.Qualifier)] = string(c.Value)
 	f.puts++
+	f.written[[2]string{string(c.Row), string(c.Qualifier)}] = uint64(f.puts)
 }
 
 // appendRow appends the cells of a row to a block.
@@ -146,7 +147,7 @@ func (f *fake) scan(server int, param []byte) (answer, block []byte, class strin
 		}
 		s.seq++
 	}
-	response := wire.ScanResponse{ScannerID: id, More: true, MoreInRegion: true, Lease: 60_000, ReadPoint: 7}
+	response := wire.ScanResponse{ScannerID: id, More: true, MoreInRegion: true, Lease: 60_000, ReadPoint: uint64(f.puts)}
 	if request.Renew || request.Close {
 		if request.Close {
 			delete(f.scanners, id)
@@ -174,7 +175,8 @@ func (f *fake) scan(server int, param []byte) (answer, block []byte, class strin
 	return response.AppendTo(nil), block, ""
 }
 
-// open collects the cells of a scan in a region.
+// open collects the cells of a scan in a region. As in one that was compacted a moment ago, of a cell that was put after
+// the read point there is no older version.
 func (f *fake) open(region *fakeRegion, scan *wire.Scan) *fakeScanner {
 	s := new(fakeScanner)
 	rows := slices.Sorted(maps.Keys(f.rows))
@@ -193,6 +195,9 @@ func (f *fake) open(region *fakeRegion, scan *wire.Scan) *fakeScanner {
 		}
 		block, _ := f.appendRow(nil, row)
 		for it := wire.NewCellIter(block); it.Next(); {
+			if scan.ReadPoint > 0 && f.written[[2]string{row, string(it.Cell.Qualifier)}] > scan.ReadPoint {
+				continue
+			}
 			cell := wire.AppendCell(nil, it.Cell.Row, "f", it.Cell.Qualifier, 1, wire.CellPut, it.Cell.Value)
 			s.cells = append(s.cells, fakeCell{row, cell})
 		}

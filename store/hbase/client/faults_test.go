@@ -261,6 +261,76 @@ func TestScan_GoesOnWhereItWas(t *testing.T) {
 	}
 }
 
+// A region reopens under a scan and is compacted, after its rows were written anew. Of their old cells nothing is left, so
+// that a scanner with the read point of the one that was lost would miss them.
+func TestScan_MissesNoRowThatIsWrittenAnewWhileItsRegionReopens(t *testing.T) {
+	for _, perScan := range []int{2, 3, 5, 7} {
+		for _, reversed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d cells, reversed %t", perScan, reversed), func(t *testing.T) {
+				f, c := startFake(t, 1, nil)
+				fill(t, c, 30)
+				f.mu.Lock()
+				f.perScan = perScan
+				n := 0
+				f.control = func(method string, _ []byte) fault {
+					if n++; n != 4 {
+						return fault{}
+					}
+					for i := range 30 {
+						for q := range 2 {
+							f.put(&wire.Cell{Row: key(i), Qualifier: fmt.Appendf(nil, "q%d", q), Value: fmt.Append(nil, i+100)})
+						}
+					}
+					return fault{exception: "NotServingRegionException"}
+				}
+				f.mu.Unlock()
+				anew := 0
+				got := scan(t, c, client.Scan{Table: "t", Reversed: reversed})
+				for i, row := range got {
+					at := i
+					if reversed {
+						at = 29 - i
+					}
+					want := fmt.Sprintf("%s: f.q0@1=%d f.q1@1=%d", key(at), at+100, at+100)
+					if row == want {
+						anew++
+					} else if row != filled(30)[at] {
+						t.Errorf("row %d: got %q, want %q or as it was before", i, row, want)
+					}
+				}
+				if len(got) != 30 || anew == 0 || anew == 30 {
+					t.Errorf("got %d rows, %d of them written anew, want 30, some of them", len(got), anew)
+				}
+			})
+		}
+	}
+}
+
+// The row that a scanner was lost in is deleted before the next scanner comes: what had come of it is no row.
+func TestScan_YieldsNoPartOfARowThatIsGone(t *testing.T) {
+	for _, gone := range []int{1, 29} {
+		t.Run(fmt.Sprint(gone), func(t *testing.T) {
+			f, c := startFake(t, 1, nil, string(key(2)))
+			fill(t, c, 30)
+			f.mu.Lock()
+			f.perScan = 1
+			f.control = func(_ string, param []byte) fault {
+				for _, s := range f.scanners {
+					if row := f.rows[string(key(gone))]; row != nil && len(s.cells) == 1 && s.cells[0].row == string(key(gone)) {
+						delete(f.rows, string(key(gone)))
+						return fault{exception: "UnknownScannerException"}
+					}
+				}
+				return fault{}
+			}
+			f.mu.Unlock()
+			want := filled(30)
+			want = append(want[:gone:gone], want[gone+1:]...)
+			assertRows(t, scan(t, c, client.Scan{Table: "t"}), want)
+		})
+	}
+}
+
 func TestGet_RepeatsWhatFailed(t *testing.T) {
 	for name, ft := range map[string]fault{
 		"answer lost": {lose: true}, "not there": {exception: "NotServingRegionException"},

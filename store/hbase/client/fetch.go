@@ -32,11 +32,11 @@ type fetcher struct {
 	lease   time.Duration
 	request wire.ScanRequest
 
-	// What a scanner that takes over in the same region has to know.
-	pointOf []byte        // name of the region that scan.ReadPoint is of
+	// What a scanner that takes over has to know. The read point of the one before is not part of it: a region that was
+	// compacted meanwhile has no cell left of one that was written anew since, and the row would be missed.
 	last    *rpc.Response // the last one with rows since the scan's Start was set
 	partial bool          // its last row may not be complete
-	again   bool          // the next chunk begins with that row anew
+	again   bool          // the next chunk begins with that row anew, if there is anything left of it
 }
 
 // prefetch is the number of responses that wait for the consumer beside the one it works on.
@@ -174,7 +174,6 @@ func (f *fetcher) call(ctx context.Context, ch *chunk) error {
 	if opens {
 		f.id, f.seq = ch.answer.ScannerID, 0
 		f.lease = time.Duration(ch.answer.Lease) * time.Millisecond
-		f.scan.ReadPoint, f.pointOf = ch.answer.ReadPoint, f.attempt.region.Name
 		f.region = f.attempt.region
 	}
 	return nil
@@ -193,9 +192,6 @@ func (f *fetcher) open(ctx context.Context) error {
 	}
 	if err := a.take(region); err != nil {
 		return err
-	}
-	if !bytes.Equal(f.pointOf, region.Name) {
-		f.scan.ReadPoint = 0
 	}
 	conn, err := f.c.pool.bulk(ctx, region.addr)
 	if err != nil {

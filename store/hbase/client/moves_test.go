@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -142,6 +143,75 @@ func awaitScan(ctx context.Context, scans *atomic.Int64) {
 	for before := scans.Load(); scans.Load() < before+2 && ctx.Err() == nil; {
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// A region is reopened and compacted under a scan, after its rows were written anew.
+func TestScan_SeesAllRowsOfARegionThatIsReopenedAndCompacted(t *testing.T) {
+	c := dial(t, nil)
+	const rows, cells = 100, 3
+	write := func(name, value string) {
+		b, err := c.NewBatch(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rows * cells {
+			b.Put(key(i/cells), "f", fmt.Append(nil, i%cells), time.Now().UnixMilli(), []byte(value))
+		}
+		if err := errors.Join(b.Flush(), c.FlushTable(t.Context(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, reversed := range []bool{false, true} {
+		name := table(t, c)
+		write(name, "old")
+		n, anew := 0, 0
+		// Each response is cut within a row.
+		for row, err := range c.Scan(t.Context(), client.Scan{Table: name, Reversed: reversed, Rows: 10, ResponseBytes: 500}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := key(n)
+			if reversed {
+				want = key(rows - 1 - n)
+			}
+			if string(row.Key) != string(want) || len(row.Cells) != cells {
+				t.Fatalf("row %d: got %s, want %s with %d cells", n, text(row), want, cells)
+			}
+			for _, cell := range row.Cells {
+				if string(cell.Value) != string(row.Cells[0].Value) {
+					t.Errorf("row %d is of two moments: %s", n, text(row))
+				}
+			}
+			if string(row.Cells[0].Value) == "new" {
+				anew++
+			}
+			if n++; n == rows/2 {
+				write(name, "new")
+				reopenAndCompact(t, c, name)
+			}
+		}
+		if n != rows || anew == 0 || anew == rows {
+			t.Errorf("reversed %t: got %d rows, %d of them written anew, want %d, some of them", reversed, n, anew, rows)
+		}
+	}
+}
+
+// reopenAndCompact does both to a table of one region, and returns when both are done.
+func reopenAndCompact(t *testing.T, c *client.Client, name string) {
+	t.Helper()
+	schema, err := c.Describe(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema.Families[0].Attributes = append(schema.Families[0].Attributes, wire.Attribute{Name: "BLOCKSIZE", Value: "8192"})
+	regions, err := c.Regions(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.ModifyTable(t.Context(), schema), c.CompactTable(t.Context(), name, true)); err != nil {
+		t.Fatal(err)
+	}
+	shared.Cluster(t).RegionServers()[0].AwaitLog(" of " + regions[0].Encoded() + " into ")
 }
 
 func TestScan_OutlivesItsLease(t *testing.T) {

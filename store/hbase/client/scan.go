@@ -87,7 +87,7 @@ func (c *Client) scan(ctx context.Context, spec *Scan, yield func(Row) bool) err
 		}
 		f.free <- ch
 	}
-	if f.err == nil { // set before out was closed
+	if f.err == nil && !f.again { // both were set before out was closed
 		asm.flush()
 	}
 	return f.err

@@ -32,7 +32,8 @@ type Scan struct {
 	ReadType      ReadType
 	// Cursor asks for ScanResponse.Cursor with heartbeats.
 	Cursor bool
-	// ReadPoint makes a scanner see the region as one before it did (ScanResponse.ReadPoint). Same region only. 0: now.
+	// ReadPoint makes a scanner see the region as one before it did (ScanResponse.ReadPoint), as long as the server keeps
+	// what that one saw: when the region was reopened and compacted, it misses cells that were replaced since. 0: now.
 	ReadPoint uint64
 }
 
