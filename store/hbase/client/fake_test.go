@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -68,6 +69,7 @@ type fakeServer struct {
 	number   int
 	listener net.Listener
 	wg       sync.WaitGroup
+	refuse   atomic.Int64 // connections to be closed as soon as they are made
 
 	mu    sync.Mutex // guards conns
 	conns []net.Conn
@@ -126,6 +128,10 @@ func (s *fakeServer) accept() {
 		conn, err := s.listener.Accept()
 		if err != nil {
 			return
+		}
+		if s.refuse.Add(-1) >= 0 {
+			_ = conn.Close()
+			continue
 		}
 		s.mu.Lock()
 		s.conns = append(s.conns, conn)

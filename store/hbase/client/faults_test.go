@@ -142,6 +142,33 @@ func TestBatch_EndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A proxy takes connections while the server behind it restarts, and closes them again: that passes.
+func TestConnectionsClosedAtOnce_AreUnavailable(t *testing.T) {
+	const closed = 7
+	f, c := startFake(t, 2, nil, string(key(50)))
+	if _, err := c.Regions(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	f.servers[1].refuse.Store(closed)
+	fill(t, c, 100)
+	if left := f.servers[1].refuse.Load(); left >= 0 {
+		t.Errorf("%d connections less were closed than should have been", left)
+	}
+	assertRows(t, scan(t, c, client.Scan{Table: "t"}), filled(100))
+}
+
+func TestConnectionsAlwaysClosedAtOnce_AreUnavailable(t *testing.T) {
+	f, c := startFake(t, 2, func(cfg *client.Config) { cfg.OperationTimeout = time.Second }, string(key(50)))
+	if _, err := c.Regions(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	f.servers[1].refuse.Store(1 << 40)
+	_, err := c.Increment(t.Context(), client.Coord{Table: "t", Row: key(60), Family: "f"}, 1)
+	if !errors.Is(err, client.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v", err)
+	}
+}
+
 // A server that is frozen answers nothing. A caller with a short deadline learns no more than that; but the next one asks
 // where the region is by now, rather than wait for the same server.
 func TestDeadline_MakesTheNextVerbLookUpTheTable(t *testing.T) {

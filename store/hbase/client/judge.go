@@ -79,16 +79,12 @@ func judgeLookup(err error, tried int, jitter float64) verdict {
 	return verdict{step: relocate, pause: pause(tried, jitter), reason: "lookup"}
 }
 
-// refusals is the number of connections closed without an answer after which that is not taken for an accident.
-const refusals = 4
-
+// judgeCall takes every end of a connection for one that may pass, also that of one which is closed before its first
+// answer, again and again: it may be a server that lacks what was asked for, but also a proxy whose server restarts.
 func judgeCall(err *rpc.Error, tried int, jitter float64) verdict {
 	v := verdict{step: relocate, pause: pause(tried, jitter), reason: "connection", maybe: err.Sent}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, context.DeadlineExceeded) {
 		v.reason = "timeout"
-	case errors.Is(err, rpc.ErrRefused) && tried >= refusals:
-		v.step, v.class, v.maybe = giveUp, ErrRejected, false
 	}
 	return v
 }

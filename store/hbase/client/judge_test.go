@@ -42,7 +42,7 @@ func TestJudge(t *testing.T) {
 		{&rpc.Error{Sent: false, Err: broken}, 1, relocate, nil, false},
 		{&rpc.Error{Sent: true, Err: context.DeadlineExceeded}, 1, relocate, nil, true},
 		{&rpc.Error{Sent: true, Err: rpc.ErrRefused}, 1, relocate, nil, true},
-		{&rpc.Error{Sent: true, Err: rpc.ErrRefused}, refusals, giveUp, ErrRejected, false},
+		{&rpc.Error{Sent: true, Err: rpc.ErrRefused}, 100, relocate, nil, true},
 		{&lookupError{&rpc.Error{Sent: true, Err: broken}}, 1, relocate, nil, false},
 		{&lookupError{fmt.Errorf("locate: %w", ErrNoTable)}, 1, giveUp, ErrNoTable, false},
 		{&lookupError{ErrTableDisabled}, 1, giveUp, ErrTableDisabled, false},
