@@ -32,7 +32,7 @@ func New(cfg Config) (*Client, error) {
 	if len(cfg.Masters) > 0 {
 		c.reg = newRPCRegistry(&c.cfg)
 	} else {
-		c.reg = &zkRegistry{quorum: cfg.ZooKeeper, base: cfg.ZNode, logger: cfg.Logger}
+		c.reg = &zkRegistry{quorum: cfg.ZooKeeper, base: cfg.ZNode}
 	}
 	c.locator = newLocator(&c.cfg, c.reg, c.pool)
 	return c, nil
@@ -50,8 +50,12 @@ func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	var id string
 	err := c.verb(ctx, "cluster id", func(ctx context.Context) error {
 		return c.repeat(ctx, c.attempt("cluster id", "", nil), func(ctx context.Context) (err error) {
-			id, err = c.reg.clusterID(ctx)
-			return err
+			ctx, cancel := c.living(ctx)
+			defer cancel()
+			if id, err = c.reg.clusterID(ctx); err != nil {
+				return &lookupError{err}
+			}
+			return nil
 		})
 	})
 	return id, err
@@ -134,10 +138,17 @@ func (c *Client) verb(ctx context.Context, name string, run func(ctx context.Con
 	return err
 }
 
-// bounded makes a context that has a deadline, of its own if need be.
+// bounded makes a context that ends after Config.OperationTimeout, if ctx does not end before.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
 	return context.WithTimeout(ctx, c.cfg.OperationTimeout)
+}
+
+// living makes a context that ends with the client, too.
+func (c *Client) living(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.pool.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }

@@ -34,11 +34,13 @@ type Config struct {
 	// Dial opens TCP connections to HBase's servers. Default: a net.Dialer with keepalive.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// OperationTimeout bounds a verb whose context has no deadline. Default: 2 minutes.
+	// OperationTimeout bounds a verb, all its attempts together; the verb's context may end it before. Default: 2
+	// minutes.
 	OperationTimeout time.Duration
-	// RPCTimeout bounds one attempt. Default: 20 s.
+	// RPCTimeout bounds one attempt. Default: 20 s, or half of OperationTimeout if that is less, so that there is a second
+	// one.
 	RPCTimeout time.Duration
-	// DialTimeout bounds one attempt to connect. Default: 5 s.
+	// DialTimeout bounds one attempt to connect. Default: 5 s, or half of RPCTimeout if that is less.
 	DialTimeout time.Duration
 
 	// WriteBytes bounds the bytes of cells that all batches together have on their way; a Put beyond waits. Default:
@@ -86,8 +88,8 @@ func (cfg Config) withDefaults() (Config, error) {
 		cfg.User = defaultUser
 	}
 	positive(&cfg.OperationTimeout, defaultOperationTimeout)
-	positive(&cfg.RPCTimeout, defaultRPCTimeout)
-	positive(&cfg.DialTimeout, defaultDialTimeout)
+	positive(&cfg.RPCTimeout, min(defaultRPCTimeout, cfg.OperationTimeout/2))
+	positive(&cfg.DialTimeout, min(defaultDialTimeout, cfg.RPCTimeout/2))
 	positive(&cfg.WriteBytes, defaultWriteBytes)
 	positive(&cfg.BatchBytes, defaultBatchBytes)
 	positive(&cfg.RegionRPCs, defaultRegionRPCs)

@@ -12,7 +12,7 @@
 //
 // # Time
 //
-// Every verb ends with its context, or after Config.OperationTimeout when the context has no deadline. Until then it is
+// Every verb ends with its context, and after Config.OperationTimeout at the latest. Until then it is
 // repeated as often as it takes: a region that moves, splits or merges is located again, a busy server is given longer
 // and longer pauses, a dead one is asked no more. What cannot succeed ends at once: see the Err variables.
 //

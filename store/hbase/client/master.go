@@ -39,6 +39,8 @@ func (c *Client) masterAddr(ctx context.Context) (*string, error) {
 	if addr := c.master.Load(); addr != nil {
 		return addr, nil
 	}
+	ctx, cancel := c.living(ctx)
+	defer cancel()
 	server, err := c.reg.master(ctx)
 	if err != nil {
 		return nil, err

@@ -2,13 +2,13 @@ package client
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
-	"log/slog"
+	"io"
+	"net"
 	"path"
+	"sync/atomic"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
@@ -18,7 +18,7 @@ import (
 type zkRegistry struct {
 	quorum []string
 	base   string
-	logger *slog.Logger
+	last   atomic.Uint32 // index of the server that answered last
 }
 
 // zkSession is what the quorum is told how long a silent session lives; ours are closed long before.
@@ -55,65 +55,88 @@ func (z *zkRegistry) clusterID(ctx context.Context) (string, error) {
 // read returns the data of a node below the base node.
 func (z *zkRegistry) read(ctx context.Context, node string) ([]byte, error) {
 	name := path.Join(z.base, node)
-	data, err := z.get(ctx, name)
-	if errors.Is(err, zk.ErrNoNode) {
-		err = fmt.Errorf("%w: nothing serves there yet, or the base node is another one than %s", err, z.base)
-	}
+	data, err := askInTurn(ctx, z.quorum, &z.last, func(ctx context.Context, addr string) ([]byte, error) {
+		data, err := z.get(ctx, addr, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", addr, err)
+		}
+		return data, nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read %s from ZooKeeper at %v: %w", name, z.quorum, err)
+		return nil, fmt.Errorf("read %s from ZooKeeper: %w", name, err)
 	}
 	return data, nil
 }
 
-func (z *zkRegistry) get(ctx context.Context, name string) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	conn, events, err := zk.Connect(z.quorum, zkSession, zk.WithLogInfo(false), zk.WithLogger((*zkLogger)(z)),
-		zk.WithHostProvider(&rotation{}))
+// get reads a node in a session of its own with one server.
+func (z *zkRegistry) get(ctx context.Context, addr, name string) ([]byte, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	// Closing makes the Get below return, and the session's goroutines end; the events end after them.
-	stop := context.AfterFunc(ctx, conn.Close)
-	data, _, err := conn.Get(name)
-	if !stop() && err != nil {
-		err = context.Cause(ctx)
-	}
-	conn.Close()
-	for range events {
-		continue // their end is that of the session's goroutines
+	defer func() { _ = conn.Close() }()
+	// The end of the context wakes up whatever reads or writes.
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	data, err := converse(conn, name)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	return data, err
 }
 
-// zkLogger passes on what the ZooKeeper library has to say, which is about connections that could not be made.
-type zkLogger zkRegistry
-
-func (l *zkLogger) Printf(format string, args ...any) {
-	l.logger.Debug("zookeeper: " + fmt.Sprintf(format, args...))
+// converse holds a session over a fresh connection.
+func converse(conn net.Conn, name string) ([]byte, error) {
+	const get, end = 1, 2
+	if _, err := conn.Write(wire.AppendZKConnect(nil, uint32(zkSession.Milliseconds()))); err != nil {
+		return nil, err
+	}
+	connected, err := readZKFrame(conn)
+	if err != nil {
+		return nil, fmt.Errorf("begin a session: %w", err)
+	}
+	if err := wire.ParseZKConnected(connected); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(wire.AppendZKGet(nil, get, name)); err != nil {
+		return nil, err
+	}
+	for {
+		frame, err := readZKFrame(conn)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := wire.ParseZKReply(frame)
+		if err != nil {
+			return nil, err
+		}
+		if reply.XID != get {
+			continue
+		}
+		// What becomes of this is nothing to wait for: the session ends by its timeout, too.
+		_, _ = conn.Write(wire.AppendZKClose(nil, end))
+		switch reply.Error {
+		case 0:
+			return reply.Data()
+		case wire.ZKNoNode:
+			return nil, fmt.Errorf("there is no such node: nothing serves there yet, or the base node is another one than %s",
+				path.Dir(name))
+		default:
+			return nil, fmt.Errorf("ZooKeeper's error %d", reply.Error)
+		}
+	}
 }
 
-// rotation hands out the quorum's servers in turn. Other than the library's own it resolves none of them beforehand:
-// one name that cannot be resolved must not keep the client from the others.
-type rotation struct {
-	servers []string
-	next    int
-	since   int // servers handed out since one worked
+func readZKFrame(r io.Reader) ([]byte, error) {
+	var size [wire.FrameLength]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > wire.MaxZKFrame {
+		return nil, fmt.Errorf("%w: frame of %d bytes: is this a server of ZooKeeper?", wire.ErrMalformed, n)
+	}
+	frame := make([]byte, n)
+	_, err := io.ReadFull(r, frame)
+	return frame, err
 }
-
-func (r *rotation) Init(servers []string) error {
-	r.servers = servers
-	return nil
-}
-
-func (r *rotation) Len() int { return len(r.servers) }
-
-func (r *rotation) Next() (server string, retryStart bool) {
-	server = r.servers[r.next%len(r.servers)]
-	r.next++
-	r.since++
-	return server, r.since > len(r.servers)
-}
-
-func (r *rotation) Connected() { r.since = 0 }

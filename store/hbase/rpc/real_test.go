@@ -5,15 +5,11 @@ import (
 	"context"
 	"encoding/hex"
 	"flag"
-	"io"
-	"log"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 	"github.com/promtsd/promtsd/store/hbase/rpc"
@@ -259,14 +255,38 @@ func (r *real) zooKeeper() {
 // zkRead reads one node of ZooKeeper.
 func zkRead(t *testing.T, addr, path string) []byte {
 	t.Helper()
-	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	data, _, err := c.Get(path)
+	defer conn.Close()
+	ask := func(request []byte) []byte {
+		if _, err := conn.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := readFrame(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	if err := wire.ParseZKConnected(ask(wire.AppendZKConnect(nil, 10_000))); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := wire.ParseZKReply(ask(wire.AppendZKGet(nil, 7, path)))
+	if err != nil || reply.XID != 7 || reply.Error != 0 {
+		t.Fatalf("read %s: got %+v, %v", path, reply, err)
+	}
+	data, err := reply.Data()
 	if err != nil {
 		t.Fatal(err)
+	}
+	missing, err := wire.ParseZKReply(ask(wire.AppendZKGet(nil, 8, path+"-not")))
+	if err != nil || missing.Error != wire.ZKNoNode {
+		t.Errorf("read what is not there: got %+v, %v", missing, err)
+	}
+	if end, err := wire.ParseZKReply(ask(wire.AppendZKClose(nil, 9))); err != nil || end.XID != 9 || end.Error != 0 {
+		t.Errorf("end of the session: got %+v, %v", end, err)
 	}
 	return data
 }

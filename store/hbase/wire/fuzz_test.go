@@ -97,6 +97,10 @@ func FuzzNodes(f *testing.F) {
 		_, _ = wire.ParseMasterNode(b)
 		_, _ = wire.ParseIDNode(b)
 		_, _ = wire.ParseMetaServer(b, b)
+		_ = wire.ParseZKConnected(b)
+		if reply, err := wire.ParseZKReply(b); err == nil {
+			_, _ = reply.Data()
+		}
 		if info, err := wire.ParseStoredRegionInfo(b); err == nil && wire.EncodedName(info.Name()) == "" {
 			t.Errorf("%+v: no encoded name in %q", info, info.Name())
 		}
