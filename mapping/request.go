@@ -46,8 +46,11 @@ type Finder interface {
 	Next(labels []byte, expected bool)
 }
 
-// FormFlat is the form of a body that AppendFlat made.
-const FormFlat = 0
+// Forms of a body that did not come as one of remote write, whose forms are others.
+const (
+	FormFlat      = 0 // AppendFlat made it
+	FormFlatBlock = 3 // the same as a block of snappy or s2
+)
 
 // RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel), or the range Refs[RefsFrom:RefsTo]
 // of an even number of references to its names and values in turn (see LabelsOf), and the range Samples[From:To] of its
@@ -193,6 +196,7 @@ const (
 	ReasonTimestamp     Reason = "timestamp"        // before 1970, after 2106, or too far in the future
 	ReasonInfinity      Reason = "infinity"         // an infinite value, where the settings refuse those
 	ReasonUIDsExhausted Reason = "uids_exhausted"   // no UID left on the width that was chosen for the tables
+	ReasonUIDDamaged    Reason = "uid_damaged"      // a cell of the UID table that the series needs cannot be read
 	ReasonHistogram     Reason = "histogram"        // a native histogram that contradicts itself, or is too large
 	ReasonMalformed     Reason = "malformed_series" // a series that contradicts the protocol
 )

@@ -17,6 +17,9 @@ var ErrInvalid = errors.New("invalid")
 // ErrCorrupt marks stored bytes that the schema does not allow.
 var ErrCorrupt = errors.New("corrupt")
 
+// ErrNewer marks stored bytes that this version cannot read, and a later one wrote.
+var ErrNewer = errors.New("a newer promtsd wrote it")
+
 // Kind is the kind of a name that a UID stands for.
 type Kind uint8
 

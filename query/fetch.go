@@ -68,6 +68,8 @@ func (s *set) start(ctx context.Context) {
 	s.current.extent, s.current.runs = extent{}, s.current.runs[:0]
 	if len(s.groups) > 0 && len(s.hours) > 0 {
 		s.fetchAhead()
+	} else {
+		s.warn(s.missing())
 	}
 }
 
@@ -128,7 +130,7 @@ func (s *set) fetchAhead() {
 	go func() {
 		for {
 			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
-			warnings := b.gatherHeld(s.ctx, s.q, s.hours)
+			warnings := append(b.gatherHeld(s.ctx, s.q, s.hours), s.missing()...)
 			full, err := b.fill(s.ctx, s.q, s)
 			if !full {
 				ahead <- fetched{b, warnings, err}
@@ -198,6 +200,14 @@ func (s *set) Points() *mapping.Points {
 	s.run++
 	s.view = r.points.Slice(r.from, r.to)
 	return &s.view
+}
+
+// missing says why the store may lack samples of the range.
+func (s *set) missing() []error {
+	if s.q.Missing == nil {
+		return nil
+	}
+	return s.q.Missing(s.ctx, s.mint)
 }
 
 func (s *set) Err() error { return s.err }

@@ -19,12 +19,14 @@ import (
 
 // Config is what a Querier needs.
 type Config struct {
-	Store     store.Store
-	Settings  catalog.Settings
-	Index     *index.Reader
-	Held      Holder // nil: nothing is held
-	MaxSeries int    // series that one Select may find; 0: no limit
-	MaxBytes  int64  // memory of the series that one Select finds; 0: no limit
+	Store    store.Store
+	Settings catalog.Settings
+	Index    *index.Reader
+	Held     Holder // nil: nothing is held
+	// Missing says why samples from mint on may be missing in the store, and held nowhere. It is asked after Held. nil: none are.
+	Missing   func(ctx context.Context, mint int64) (warnings []error)
+	MaxSeries int   // series that one Select may find; 0: no limit
+	MaxBytes  int64 // memory of the series that one Select finds; 0: no limit
 
 	// Concurrency is how many calls of the store one query makes at a time; default 4.
 	Concurrency int

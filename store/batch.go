@@ -101,7 +101,7 @@ func checkParts(table string, row []byte, family string, qualifier, value []byte
 	case len(qualifier) > MaxQualifier:
 		return fmt.Errorf("%w: qualifier of %d bytes, at most %d", ErrInvalid, len(qualifier), MaxQualifier)
 	case len(value) > MaxValue:
-		return fmt.Errorf("%w: value of %d bytes, at most %d", ErrInvalid, len(value), MaxValue)
+		return fmt.Errorf("%w: value of %d bytes, at most %d", ErrTooLarge, len(value), MaxValue)
 	}
 	return nil
 }

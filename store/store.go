@@ -27,6 +27,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 )
@@ -35,6 +36,8 @@ import (
 var (
 	// ErrInvalid marks a call that can never succeed: an empty or too long row key, an unknown kind of value.
 	ErrInvalid = errors.New("invalid request to the store")
+	// ErrTooLarge is an ErrInvalid because of a size: a store never holds a cell, or a row, that has so many bytes.
+	ErrTooLarge = fmt.Errorf("%w: too large", ErrInvalid)
 	// ErrNoTable marks a table or a family that does not exist.
 	ErrNoTable = errors.New("no such table")
 	// ErrUnavailable marks a failure that may pass: repeat the call later. A write may or may not have taken effect.

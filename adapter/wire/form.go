@@ -7,6 +7,7 @@ import (
 )
 
 // The forms of a journaled body (mapping.WriteRequest.Form): the block that a sender sent, by its protocol.
+// Others are mapping's.
 const (
 	FormV1 byte = 1 // remote write 1.0
 	FormV2 byte = 2 // remote write 2.0
@@ -22,19 +23,19 @@ type BlockDecoder struct {
 const maxBlockContent = 1 << 30
 
 // Decode inflates a block and fills req from it, as it was done when the block came. The labels point into memory that the
-// next call uses again.
+// next call uses again. mapping.ErrNewer says that the form is not known.
 func (d *BlockDecoder) Decode(form byte, block []byte, req *mapping.WriteRequest) error {
-	var err error
-	if d.content, err = Inflate(d.content, block, maxBlockContent); err != nil {
-		return err
-	}
+	decode := d.decoder.DecodeV1
 	switch form {
 	case FormV1:
-		_, err = d.decoder.DecodeV1(d.content, req)
 	case FormV2:
-		_, err = d.decoder.DecodeV2(d.content, req)
+		decode = d.decoder.DecodeV2
 	default:
-		err = fmt.Errorf("%w: form %d is not known: a newer promtsd wrote it", ErrMalformed, form)
+		return fmt.Errorf("%w: form %d of its body is not known", mapping.ErrNewer, form)
+	}
+	var err error
+	if d.content, err = Inflate(d.content, block, maxBlockContent); err == nil {
+		_, err = decode(d.content, req)
 	}
 	return err
 }

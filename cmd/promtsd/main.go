@@ -56,8 +56,8 @@ func execute(ctx context.Context, args []string, s streams) error {
 
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (string, command){
-		addServe, addInit, addIndexBuild, addIndexPartial, addExplain, addJournalList, addJournalDrop,
-		addCellsDump, addCellsLoad, addHealthcheck,
+		addServe, addInit, addIndexBuild, addIndexPartial, addExplain,
+		addJournalList, addJournalRetry, addJournalDrop, addCellsDump, addCellsLoad, addHealthcheck,
 	} {
 		name, c := add(app)
 		commands[name] = c

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,7 @@ func (w withHBase) Run() int { return sharedHBase.Main(w.tests) }
 // the commands of testscript there are
 //
 //	serving                    waits until the promtsd on $ADDR is ready
+//	metric NAME VALUE          checks what the promtsd on $ADDR says of itself
 //	truncate PATTERN           cuts files to half their size
 //	garble PATTERN             overwrites 64 bytes in the middle of files
 //	unsorted FILE FILE         compares two files as sets of lines
@@ -58,6 +61,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serving":  scriptServing,
+			"metric":   scriptMetric,
 			"truncate": damage(func(b []byte) []byte { return b[:len(b)/2] }),
 			"garble":   damage(garbled),
 			"unsorted": scriptUnsorted,
@@ -72,6 +76,20 @@ func scriptServing(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ts.Check(becomesReady(ctx, "http://"+ts.Getenv("ADDR")+"/-/ready"))
+}
+
+func scriptMetric(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: metric NAME VALUE")
+	}
+	res, err := http.Get("http://" + ts.Getenv("ADDR") + "/metrics")
+	ts.Check(err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	if want := "\n" + args[0] + " " + args[1] + "\n"; !strings.Contains(string(text), want) {
+		ts.Fatalf("the metrics do not have %q:\n%s", want, text)
+	}
 }
 
 // damage is a command that changes the content of the files that match its patterns.

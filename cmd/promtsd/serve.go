@@ -177,10 +177,11 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	if err != nil {
 		return err
 	}
+	quarantine := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.logger)
 	querier := query.New(query.Config{
 		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, MaxBytes: int64(f.promql.maxMemory), Registerer: o.registry, Logger: o.logger,
 		Index: index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
-		Held:  f.held(o.store, o.settings.Tables, appender), Concurrency: f.concurrency, Costs: f.costs(),
+		Held:  f.held(o.store, o.settings.Tables, appender), Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
 	})
 	f.read.MaxRequestBytes, f.read.MaxResponseBytes = int(f.maxRequest), int(f.maxResponse)
 	handler, err := adapter.New(adapter.Config{
@@ -211,6 +212,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 		running.Go(func() { dropOld(tasks, o.logger, o.store, o.settings, memory, time.Duration(f.retention)) })
 	}
 	running.Go(func() { memory.Run(tasks) })
+	running.Go(func() { quarantine.Run(tasks) })
 	l := listener{
 		web: &f.web, logger: o.logger, drain: f.drain,
 		public: public,

@@ -11,6 +11,7 @@
 //	'd'       the series of each day                               mapping/index
 //	'm'       metadata of metric families                          mapping/families
 //	'n'       what a promtsd added to the index, for others        mapping/index
+//	'q'       journal entries in quarantine                        mapping/journal
 //	'w'       leases of writers                                    mapping/journal
 //
 // Accepted requests and exemplars, which come and go, have tables of their own beside it, of the same family.

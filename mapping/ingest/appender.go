@@ -4,8 +4,10 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,6 +67,8 @@ type Appender struct {
 	metrics metrics
 	ahead   ahead
 	holder
+
+	toldDamage atomic.Int64 // when it was last logged, in seconds since 1970
 }
 
 // New returns an Appender. It must be started before it appends on the journal road.
@@ -119,7 +123,30 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 	}
 	a.metrics.samples.Add(float64(result.Written + result.Histograms))
 	a.countBeside(j, &result)
+	a.tellDamage(&result)
 	return result, nil
+}
+
+// tellDamage logs now and then that series are refused because the store is damaged: their sender is told, but cannot help it.
+func (a *Appender) tellDamage(result *mapping.WriteResult) {
+	n := result.Refused[mapping.ReasonUIDDamaged]
+	if n == 0 {
+		return
+	}
+	now, last := a.Now().Unix(), a.toldDamage.Load()
+	if now-last >= 60 && a.toldDamage.CompareAndSwap(last, now) {
+		a.Logger.Error("samples are refused because the UID table is damaged: repair the cell", "samples", n, "err", firstDamage(result))
+	}
+}
+
+// firstDamage is the first example of a series that was refused because of a damaged UID.
+func firstDamage(result *mapping.WriteResult) error {
+	for _, err := range result.Examples {
+		if errors.Is(err, mapping.ErrCorrupt) {
+			return err
+		}
+	}
+	return mapping.ErrCorrupt
 }
 
 // job is the memory of one Append, used again by the next.
@@ -130,6 +157,7 @@ type job struct {
 	batch   store.Batch
 	row     []byte
 	cell    []byte
+	flat    []byte // the request in its flat form
 	body    []byte
 	scratch []byte
 	stored  []byte // a histogram, and the point list of it

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/klauspost/compress/s2"
+
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/journal"
@@ -92,15 +94,17 @@ func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequ
 		return err
 	}
 	if req.Body == nil {
-		j.body = req.AppendFlat(j.body[:0])
+		// What came by OTLP has the labels of each series spelt out: it becomes a tenth when it is compressed.
+		j.flat = req.AppendFlat(j.flat[:0])
+		j.body = s2.Encode(j.body[:cap(j.body)], j.flat)
 		flat := *req
-		flat.Form, flat.Body = mapping.FormFlat, j.body
+		flat.Form, flat.Body = mapping.FormFlatBlock, j.body
 		req = &flat
 	}
 	e := journal.Entry{
 		Form: req.Form, Body: req.Body, Arrived: t.now, Latest: t.latest, NeedMetricName: req.NeedMetricName,
-		RefuseInfinities: t.limits.RefuseInfinities,
-		MaxLabels:        t.limits.Labels, MaxLabelName: t.limits.LabelName, MaxLabelValue: t.limits.LabelValue,
+		RefuseInfinities: t.limits.RefuseInfinities, UIDsDamaged: result.Refused[mapping.ReasonUIDDamaged] > 0,
+		MaxLabels: t.limits.Labels, MaxLabelName: t.limits.LabelName, MaxLabelValue: t.limits.LabelValue,
 	}
 	if err := w.Write(ctx, &e, func(number uint64) { a.place(j, req, t, number, result) }); err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
-	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
@@ -273,38 +272,6 @@ func TestJournalRoad_ManyPointsToACell(t *testing.T) {
 	}
 	if err := db.Close(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestJournalRoad_GarbledEntryStopsTheStartAndNamesIt(t *testing.T) {
-	st := storetest.NewMem()
-	db := open(t, st, nil, journalRoad)
-	if err := db.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	db.append(t, raw("__name__", "m"), sample(now, 1))
-	db.Abandon()
-	var b store.Batch
-	for row, err := range st.Scan(t.Context(), store.Scan{Table: "promtsd-journal"}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		value := append([]byte(nil), row.Cells[0].Value...)
-		value[len(value)/2] ^= 1
-		b.Put("promtsd-journal", row.Key, catalog.FamilyOwn, nil, now+1, value)
-	}
-	if err := st.Apply(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
-	db = open(t, st, nil, journalRoad)
-	err := db.Start(t.Context())
-	if !errors.Is(err, mapping.ErrCorrupt) {
-		t.Fatalf("start on a garbled journal: got %v, want ErrCorrupt", err)
-	}
-	var req mapping.WriteRequest
-	add(&req, raw("__name__", "m"), sample(now, 1))
-	if _, err := db.Append(t.Context(), &req); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("append without a start: got %v, want ErrUnavailable", err)
 	}
 }
 

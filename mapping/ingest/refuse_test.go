@@ -156,7 +156,8 @@ func TestAppend_RefusesNamelessSeriesOnlyWhereANameIsNeeded(t *testing.T) {
 	}
 }
 
-func TestAppend_AUIDThatCannotBeReadIsAnErrorAndNoRefusal(t *testing.T) {
+// A damaged cell of the UID table costs the series that need it, and no other.
+func TestAppend_RefusesSeriesWhoseUIDsCannotBeReadAndStoresTheRest(t *testing.T) {
 	mem := storetest.NewMem()
 	db := open(t, mem, nil, nil)
 	var b store.Batch
@@ -165,9 +166,14 @@ func TestAppend_AUIDThatCannotBeReadIsAnErrorAndNoRefusal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var req mapping.WriteRequest
-	add(&req, raw("__name__", "m", "job", "a"), sample(now, 1))
-	if got, err := db.Append(t.Context(), &req); !errors.Is(err, mapping.ErrCorrupt) || got.Refused != nil {
-		t.Errorf("got %+v, %v, want ErrCorrupt", got, err)
+	add(&req, raw("__name__", "m", "job", "a"), sample(now, 1), sample(now+1, 1))
+	add(&req, raw("__name__", "m"), sample(now, 1))
+	got, err := db.Append(t.Context(), &req)
+	if err != nil || got.Written != 1 || got.Refused[mapping.ReasonUIDDamaged] != 2 {
+		t.Fatalf("got %+v, %v, want 1 written and 2 refused", got, err)
+	}
+	if text := got.Examples[0].Error(); !strings.Contains(text, `"job"`) || !strings.Contains(text, "tsdb-uid") {
+		t.Errorf("the text %q does not name the cell", text)
 	}
 }
 

@@ -64,15 +64,15 @@ func (a *Appender) resolve(
 			s = a.cache.get(hash, d.sorted)
 		}
 		if s == nil {
-			if s, err = a.build(d, uids, seat); errors.Is(err, mapping.ErrCorrupt) {
-				return err // the sender cannot help it, and must not drop its samples
-			}
-			if err != nil {
-				reason := mapping.ReasonInvalidLabels
-				if errors.Is(err, uid.ErrExhausted) {
-					reason = mapping.ReasonUIDsExhausted
-				}
+			if s, err = a.build(d, uids, seat); err != nil {
 				err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err)
+				reason := mapping.ReasonInvalidLabels
+				switch {
+				case errors.Is(err, uid.ErrExhausted):
+					reason = mapping.ReasonUIDsExhausted
+				case errors.Is(err, mapping.ErrCorrupt):
+					reason = mapping.ReasonUIDDamaged
+				}
 				result.Refuse(reason, req.SamplesOf(d.position), err)
 				continue
 			}

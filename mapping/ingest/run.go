@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/klauspost/compress/s2"
+
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/store"
@@ -95,6 +97,7 @@ func (a *Appender) Close(ctx context.Context) error {
 func (a *Appender) journalConfig(first uint64) journal.Config {
 	return journal.Config{
 		Store: a.Store, Tables: a.Settings.Tables, Address: a.Hold.Address, Term: a.Hold.Term, Logger: a.Logger, First: first,
+		Future: a.Limits.Future,
 	}
 }
 
@@ -232,7 +235,7 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 	}
 	if ok {
 		a.Logger.Info("took a journal over", "writer", l.Writer, "entries", done.Entries, "bytes", done.Bytes,
-			"samples", r.samples, "elapsed", time.Since(begin).Round(time.Millisecond))
+			"samples", r.samples, "quarantined", done.Quarantined, "elapsed", time.Since(begin).Round(time.Millisecond))
 	}
 	return nil
 }
@@ -242,20 +245,16 @@ type replayer struct {
 	a       *Appender
 	req     mapping.WriteRequest
 	job     job
+	flat    []byte
 	samples int
 }
 
 // Replay implements journal.Replayer.
 func (r *replayer) Replay(ctx context.Context, e *journal.Entry) error {
 	a := r.a
-	var err error
-	if e.Form == mapping.FormFlat {
-		err = r.req.ParseFlat(e.Body)
-	} else {
-		err = a.Hold.Decode(e.Form, e.Body, &r.req)
-	}
+	err := r.decode(e)
 	if err != nil {
-		return fmt.Errorf("%w: its body cannot be read: %w", mapping.ErrCorrupt, err)
+		return err
 	}
 	r.req.NeedMetricName = e.NeedMetricName
 	// The cells shall count over those that were flushed in the very millisecond in which the request came.
@@ -282,7 +281,33 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry) error {
 		err = a.applyIndex(ctx, &r.job)
 	}
 	r.samples += result.Written + result.Histograms
+	if n := result.Refused[mapping.ReasonUIDDamaged]; n > 0 && err == nil && !e.UIDsDamaged {
+		err = &journal.EntryError{Class: journal.BadUID, Err: fmt.Errorf("%d of its samples are not stored, first of %w", n, firstDamage(&result))}
+	}
 	return err
+}
+
+// decode takes the body of an entry apart.
+func (r *replayer) decode(e *journal.Entry) error {
+	var err error
+	switch e.Form {
+	case mapping.FormFlat:
+		err = r.req.ParseFlat(e.Body)
+	case mapping.FormFlatBlock:
+		if r.flat, err = s2.Decode(r.flat[:cap(r.flat)], e.Body); err == nil {
+			err = r.req.ParseFlat(r.flat)
+		}
+	default:
+		err = r.a.Hold.Decode(e.Form, e.Body, &r.req)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, mapping.ErrNewer):
+		return &journal.EntryError{Class: journal.Newer, Err: err}
+	default:
+		return &journal.EntryError{Class: journal.Damaged, Err: fmt.Errorf("%w: its body cannot be read: %w", mapping.ErrCorrupt, err)}
+	}
 }
 
 // Finish implements journal.Replayer.

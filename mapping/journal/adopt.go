@@ -3,19 +3,20 @@ package journal
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
 )
 
 // Replayer takes the entries of a journal that is taken over.
 type Replayer interface {
-	// Replay takes one entry, in the order in which they were written.
+	// Replay takes one entry, in the order in which they were written. An *EntryError says that the entry is at fault: what
+	// can be taken of it was.
 	Replay(ctx context.Context, e *Entry) error
 	// Finish makes the samples of all entries durable in the data table.
 	Finish(ctx context.Context) error
@@ -25,6 +26,8 @@ type Replayer interface {
 type Adopted struct {
 	Entries int
 	Bytes   int // of their bodies
+
+	Quarantined int // entries that could not be replayed
 }
 
 // Adopt takes the journal of another writer over: its entries go to r, and when their samples are in the data table, the
@@ -45,7 +48,7 @@ func Adopt(
 	stop := make(chan struct{})
 	kept := make(chan Lease)
 	go func() { kept <- hold(c, l, stop, cancel) }()
-	done, last, err := replay(ctx, c, l, r, progress)
+	done, last, found, err := replay(ctx, c, l, r, progress)
 	if err == nil {
 		err = r.Finish(ctx)
 	}
@@ -59,7 +62,7 @@ func Adopt(
 		return done, false, fmt.Errorf("take over the journal of writer %s: %w", l.Writer, err)
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := deleteEntries(ctx, c.Store, c.Tables, l.Writer, l.Frontier, last+1); err != nil {
+	if err := deleteEntries(ctx, c.Store, c.Tables, l.Writer, l.Frontier, last+1, found); err != nil {
 		return done, false, err
 	}
 	return done, true, l.drop(ctx, c.Store, c.Tables)
@@ -91,29 +94,43 @@ func hold(c Config, l Lease, stop chan struct{}, lost context.CancelCauseFunc) L
 	}
 }
 
-// replay hands the entries of a journal to r; last is the number of the last one.
-func replay(ctx context.Context, c Config, l Lease, r Replayer, progress func(Adopted)) (done Adopted, last uint64, err error) {
-	last = l.Frontier
+// replay hands the entries of a journal to r; last is the number of the last one. Those that are at fault themselves go into
+// quarantine.
+func replay(
+	ctx context.Context, c Config, l Lease, r Replayer, progress func(Adopted),
+) (done Adopted, last uint64, found *written, err error) {
+	last, found = l.Frontier, new(written)
 	scan := store.Scan{Table: c.Tables.Journal(), Ranges: []store.Range{{
 		Start: entryRow(l.Writer, l.Frontier), Stop: entryRow(l.Writer, ^uint64(0)),
 	}}}
 	report := time.Now()
+	var value []byte
 	for row, err := range c.Store.Scan(ctx, scan) {
 		if err != nil {
-			return done, last, err
+			return done, last, found, err
+		}
+		if len(row.Key) != entryRowBytes {
+			c.Logger.Warn("a row of the journal is none of an entry's; left alone", "table", scan.Table, "row", hex.EncodeToString(row.Key))
+			continue
 		}
 		last = binary.BigEndian.Uint64(row.Key[8:])
-		e, err := ParseEntry(row.Cells[0].Value)
-		if err == nil {
-			err = r.Replay(ctx, &e)
+		for _, cell := range row.Cells {
+			found.note(last, 1+pieceOf(cell), cell.Timestamp)
 		}
-		if errors.Is(err, mapping.ErrCorrupt) || errors.Is(err, mapping.ErrInvalid) {
-			return done, last, fmt.Errorf("journal entry %d of writer %s (table %s, row %x): %w: its samples were "+
-				"acknowledged; restore the cell from a copy, or give it up: promtsd journal drop %s %d", last, l.Writer,
-				scan.Table, row.Key, err, l.Writer, last)
+		var e Entry
+		if value, err = replayEntry(ctx, value, row, &e, r); errors.Is(err, errUnfinished) {
+			c.Logger.Warn("left out a journal entry", "writer", l.Writer, "entry", last, "err", err)
+			continue
+		}
+		if bad, ok := errors.AsType[*EntryError](err); ok {
+			done.Quarantined++
+			if err := quarantine(ctx, c, row, &e, bad); err != nil {
+				return done, last, found, err
+			}
+			continue
 		}
 		if err != nil {
-			return done, last, fmt.Errorf("replay journal entry %d: %w", last, err)
+			return done, last, found, fmt.Errorf("replay journal entry %d: %w", last, err)
 		}
 		done.Entries++
 		done.Bytes += len(e.Body)
@@ -122,7 +139,22 @@ func replay(ctx context.Context, c Config, l Lease, r Replayer, progress func(Ad
 			progress(done)
 		}
 	}
-	return done, last, nil
+	return done, last, found, nil
+}
+
+// replayEntry hands one entry to r, and fills e in. buf is memory that it may use, and returns for the next.
+func replayEntry(ctx context.Context, buf []byte, row store.Row, e *Entry, r Replayer) ([]byte, error) {
+	value, err := join(buf, row.Cells)
+	if err != nil {
+		return buf, err
+	}
+	if len(row.Cells) > 1 {
+		buf = value
+	}
+	if *e, err = ParseEntry(value); err != nil {
+		return buf, err
+	}
+	return buf, r.Replay(ctx, e)
 }
 
 // RemoveOrphans removes the entries of writers that have no lease. Such a writer stopped for so long that its journal was
@@ -169,7 +201,9 @@ func removeAll(ctx context.Context, st store.Store, tables catalog.Tables, id ID
 		if err != nil {
 			return fmt.Errorf("look for entries without a lease: %w", err)
 		}
-		b.Delete(scan.Table, row.Key, catalog.FamilyOwn, nil, 0)
+		for _, cell := range row.Cells {
+			b.Delete(scan.Table, row.Key, cell.Family, cell.Qualifier, cell.Timestamp)
+		}
 	}
 	if err := st.Apply(ctx, &b); err != nil {
 		return fmt.Errorf("delete entries without a lease: %w", err)

@@ -24,39 +24,30 @@ func ParseID(text string) (ID, error) {
 type Item struct {
 	Writer ID
 	Number uint64
-	Bytes  int   // of its cell's value
+	Bytes  int   // of its cells' values
 	Err    error // why it cannot be read; nil: it can
 }
 
-// Inspect calls f with each entry in the store, in order of writers and numbers.
+// Inspect calls f with each entry in the journals, in order of writers and numbers.
 func Inspect(ctx context.Context, st store.Store, tables catalog.Tables, f func(Item)) error {
+	var buf []byte
 	for row, err := range st.Scan(ctx, store.Scan{Table: tables.Journal()}) {
 		if err != nil {
 			return fmt.Errorf("read journal: %w", err)
 		}
-		if len(row.Key) != 16 || len(row.Cells) != 1 {
+		if len(row.Key) != entryRowBytes {
 			return fmt.Errorf("read journal: %w: row %x is not one of an entry", mapping.ErrCorrupt, row.Key)
 		}
-		_, err := ParseEntry(row.Cells[0].Value)
-		f(Item{
-			Writer: ID(binary.BigEndian.Uint64(row.Key)), Number: binary.BigEndian.Uint64(row.Key[8:]),
-			Bytes: len(row.Cells[0].Value), Err: err,
-		})
+		item := Item{Writer: ID(binary.BigEndian.Uint64(row.Key)), Number: binary.BigEndian.Uint64(row.Key[8:])}
+		for _, cell := range row.Cells {
+			item.Bytes += len(cell.Value)
+		}
+		value, err := join(buf, row.Cells)
+		if err == nil {
+			_, err = ParseEntry(value)
+		}
+		item.Err = err
+		f(item)
 	}
 	return nil
-}
-
-// Drop removes an entry, whose samples are given up. ok says that there was one.
-func Drop(ctx context.Context, st store.Store, tables catalog.Tables, writer ID, number uint64) (ok bool, err error) {
-	row := entryRow(writer, number)
-	for _, err := range st.Get(ctx, store.Get{Table: tables.Journal(), Rows: [][]byte{row}}) {
-		if err != nil {
-			return false, err
-		}
-		ok = true
-	}
-	if !ok {
-		return false, nil
-	}
-	return true, deleteEntries(ctx, st, tables, writer, number, number+1)
 }

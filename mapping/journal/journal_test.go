@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -351,5 +354,149 @@ func TestLeases_OneThatCannotBeReadIsAnError(t *testing.T) {
 	}
 	if _, err := journal.Leases(t.Context(), st, catalog.DefaultTables()); !errors.Is(err, mapping.ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
+	}
+}
+
+func TestAdopt_ReplaysEntriesOfManyPiecesAndDeletesThem(t *testing.T) {
+	large := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
+	bodies := []string{"a", strings.Repeat(large, 9), "b", strings.Repeat(large, 4)}
+	st := newStore(t)
+	write(t, openWriter(t, config(st, time.Minute)), bodies...)
+	for row, err := range st.Scan(t.Context(), store.Scan{Table: journalTable}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cell := range row.Cells {
+			if len(cell.Value) > 4<<20 {
+				t.Errorf("a cell has %d bytes, more than 4 MiB", len(cell.Value))
+			}
+		}
+	}
+	r := &recorder{}
+	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil || !slices.Equal(r.bodies, bodies) {
+		t.Fatalf("adopt: %v, %v, replayed %d bodies", ok, err, len(r.bodies))
+	}
+	if n := entries(t, st); n != 0 {
+		t.Errorf("%d entries are left, with some of their pieces", n)
+	}
+
+	w := openWriter(t, config(st, time.Minute))
+	write(t, w, bodies...)
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := entries(t, st); n != 0 {
+		t.Errorf("%d entries are left after a close, with some of their pieces", n)
+	}
+}
+
+// Of an entry in pieces any but the first that is not there is damage; without the first it was never acknowledged.
+func TestAdopt_TellsAMissingPieceFromAnEntryThatWasNotFinished(t *testing.T) {
+	for missing, quarantined := range []int{0, 1, 1} {
+		st := newStore(t)
+		w := openWriter(t, config(st, time.Minute))
+		write(t, w, strings.Repeat("x", 9<<20), "b")
+		var b store.Batch
+		var qualifier []byte
+		if missing > 0 {
+			qualifier = []byte{0, byte(missing)}
+		}
+		b.Delete(journalTable, append(idBytes(w.ID()), 0, 0, 0, 0, 0, 0, 0, 1), catalog.FamilyOwn, qualifier, 1<<60)
+		if err := st.Apply(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		r := &recorder{}
+		if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil || !slices.Equal(r.bodies, []string{"b"}) {
+			t.Fatalf("without piece %d: %v, %v, replayed %d bodies, want b", missing, ok, err, len(r.bodies))
+		}
+		found, err := journal.InQuarantine(t.Context(), st, catalog.DefaultTables())
+		if err != nil || len(found) != quarantined || entries(t, st) != 0 {
+			t.Errorf("without piece %d: in quarantine is %v, %v, and %d entries are left, want %d and 0", missing, found, err,
+				entries(t, st), quarantined)
+		}
+	}
+}
+
+// Entries are stamped by the clock of the promtsd that wrote them, and deleted by that of another.
+func TestAdopt_DeletesEntriesThatAreAheadOfItsClock(t *testing.T) {
+	st := newStore(t)
+	ahead := time.Now().Add(time.Hour).UnixMilli()
+	dead, closed := openWriter(t, config(st, time.Minute)), openWriter(t, config(st, time.Minute))
+	for _, w := range []*journal.Writer{dead, closed} {
+		if err := w.Write(t.Context(), &journal.Entry{Arrived: ahead}, func(uint64) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := closed.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := adopt(t, st, leases(t, st)[0], &recorder{}); !ok || err != nil {
+		t.Fatalf("adopt: %v, %v", ok, err)
+	}
+	if n := entries(t, st); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
+// A promtsd that ends between the two steps of a move leaves the entry in both places, and the next replay tidies up.
+func TestAdopt_MovesIntoQuarantineInStepsThatCanBeRepeated(t *testing.T) {
+	for call := 1; ; call++ {
+		mem := newStore(t)
+		write(t, openWriter(t, config(mem, time.Minute)), "a", "b")
+		bad := &journal.EntryError{Class: journal.Damaged, Err: errors.New("no")}
+		faulty := storetest.Faulty(mem, storetest.Fault{Verb: storetest.Apply, Call: call, When: storetest.After})
+		_, _, err := journal.Adopt(t.Context(), config(faulty, time.Minute), leases(t, mem)[0], 7, &recorder{err: bad}, func(journal.Adopted) {})
+		failed := err != nil
+		for _, l := range leases(t, mem) {
+			if ok, err := adopt(t, mem, l, &recorder{err: bad}); !ok || err != nil {
+				t.Fatalf("call %d: the next adopts: %v, %v", call, ok, err)
+			}
+		}
+		found, err := journal.InQuarantine(t.Context(), mem, catalog.DefaultTables())
+		if err != nil || len(found) != 2 || entries(t, mem) != 0 {
+			t.Fatalf("call %d: in quarantine is %v, %v, and %d entries are left, want 2 and 0", call, found, err, entries(t, mem))
+		}
+		if !failed {
+			return
+		}
+	}
+}
+
+func TestMissing_SaysSoOfRangesThatBeginBeforeTheLatestSampleThereCanBe(t *testing.T) {
+	st := newStore(t)
+	c := config(st, time.Minute)
+	w := openWriter(t, c)
+	for _, arrived := range []int64{1000, 5000} {
+		if err := w.Write(t.Context(), &journal.Entry{Arrived: arrived, Latest: arrived + 50}, func(uint64) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &recorder{err: &journal.EntryError{Class: journal.BadUID, Err: errors.New("no")}}
+	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil {
+		t.Fatalf("adopt: %v, %v", ok, err)
+	}
+	registry := prometheus.NewRegistry()
+	q := journal.NewQuarantine(st, catalog.DefaultTables(), registry, c.Logger)
+	for mint, want := range map[int64]string{0: "2 requests", 1050: "2 requests", 1051: "1 requests", 5050: "1 requests", 5051: ""} {
+		got := q.Missing(t.Context(), mint)
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0].Error(), want)) {
+			t.Errorf("from %d on: %v, want one of %q", mint, got, want)
+		}
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP promtsd_journal_quarantined_entries Journal entries that could not be replayed, and wait to be tried again or dropped.
+# TYPE promtsd_journal_quarantined_entries gauge
+promtsd_journal_quarantined_entries 2
+`)); err != nil {
+		t.Error(err)
+	}
+	if ok, err := journal.Drop(t.Context(), st, catalog.DefaultTables(), w.ID(), 1); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if got := q.Missing(t.Context(), 0); len(got) != 1 || !strings.Contains(got[0].Error(), "1 requests") {
+		t.Errorf("after one was dropped: %v", got)
+	}
+	away := journal.NewQuarantine(storetest.Faulty(st, storetest.Fault{Verb: storetest.Scan}), catalog.DefaultTables(), nil, c.Logger)
+	if got := away.Missing(t.Context(), 9999); len(got) != 1 || !errors.Is(got[0], store.ErrUnavailable) {
+		t.Errorf("when the store is away: %v, want a warning", got)
 	}
 }

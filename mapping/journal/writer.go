@@ -23,6 +23,10 @@ type Config struct {
 	Term    time.Duration // for how long a lease is good without a change
 	First   uint64        // the number of the first entry, 1 or more
 	Logger  *slog.Logger
+
+	// Future is how far ahead of its request's arrival a sample of an entry may be that does not say so itself because it
+	// cannot be read; 0: any time.
+	Future time.Duration
 }
 
 // Writer writes a journal. It is safe for concurrent use.
@@ -30,6 +34,7 @@ type Writer struct {
 	Config
 	id     ID
 	memory sync.Pool // *memory
+	own    written   // entries that are not deleted yet
 
 	renewed atomic.Pointer[time.Time] // the lease is good for a term from then on; nil: it is lost
 
@@ -99,10 +104,18 @@ func (w *Writer) Check() error {
 
 // Write makes an entry durable, then calls place with its number, in which the samples get where they are flushed from.
 // Until place has returned the entry counts as not flushed. An error means that the entry may or may not be there.
+// store.ErrTooLarge says that it never can be.
 func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64)) error {
 	if err := w.Check(); err != nil {
 		return err
 	}
+	m := w.memory.Get().(*memory)
+	defer w.keepMemory(m)
+	m.value = AppendEntry(m.value[:0], e)
+	if len(m.value) > maxBytes {
+		return fmt.Errorf("%w: the journal takes requests of up to %d bytes, this one has %d", store.ErrTooLarge, maxBytes, len(m.value))
+	}
+
 	w.mu.Lock()
 	number := w.next
 	w.next++
@@ -114,11 +127,9 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 		w.mu.Unlock()
 	}()
 
-	m := w.memory.Get().(*memory)
-	defer w.memory.Put(m)
+	w.own.note(number, pieces(m.value), e.Arrived)
 	m.batch.Reset()
-	m.value = AppendEntry(m.value[:0], e)
-	m.batch.Put(w.Tables.Journal(), entryRow(w.id, number), catalog.FamilyOwn, nil, e.Arrived, m.value)
+	putPieces(&m.batch, w.Tables.Journal(), entryRow(w.id, number), e.Arrived, m.value)
 	if err := w.Store.Apply(ctx, &m.batch); err != nil {
 		return fmt.Errorf("write journal entry: %w", err)
 	}
@@ -126,8 +137,19 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 	return nil
 }
 
+// maxKept is the size above which the memory of a Write is not kept.
+const maxKept = 2 << 20
+
+func (w *Writer) keepMemory(m *memory) {
+	if cap(m.value) <= maxKept {
+		w.memory.Put(m)
+	}
+}
+
+const entryRowBytes = 16
+
 func entryRow(id ID, number uint64) []byte {
-	row := make([]byte, 0, 16)
+	row := make([]byte, 0, entryRowBytes)
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(row, uint64(id)), number)
 }
 
@@ -176,7 +198,7 @@ func (w *Writer) Keep(ctx context.Context, frontier func() uint64) error {
 func (w *Writer) sweep(ctx context.Context, frontier uint64) error {
 	for w.deleted < frontier {
 		next := min(w.deleted+deletedAtOnce, frontier)
-		if err := deleteEntries(ctx, w.Store, w.Tables, w.id, w.deleted, next); err != nil {
+		if err := deleteEntries(ctx, w.Store, w.Tables, w.id, w.deleted, next, &w.own); err != nil {
 			return err
 		}
 		w.deleted = next
@@ -210,15 +232,21 @@ func (w *Writer) Close(ctx context.Context) error {
 const deletedAtOnce = 1000
 
 // deleteEntries deletes the entries of a writer from one number up to another.
-func deleteEntries(ctx context.Context, st store.Store, tables catalog.Tables, id ID, from, to uint64) error {
+func deleteEntries(ctx context.Context, st store.Store, tables catalog.Tables, id ID, from, to uint64, w *written) error {
 	var b store.Batch
 	for from < to {
 		b.Reset()
+		begin, timestamp := from, max(time.Now().UnixMilli(), w.latest.Load())
 		for ; from < to && b.Len() < deletedAtOnce; from++ {
-			b.Delete(tables.Journal(), entryRow(id, from), catalog.FamilyOwn, nil, 0)
+			for piece := range w.pieces(from) {
+				b.Delete(tables.Journal(), entryRow(id, from), catalog.FamilyOwn, pieceQualifier(piece), timestamp)
+			}
 		}
 		if err := st.Apply(ctx, &b); err != nil {
 			return fmt.Errorf("delete journal entries: %w", err)
+		}
+		for ; begin < from; begin++ {
+			w.long.Delete(begin)
 		}
 	}
 	return nil
