@@ -83,7 +83,8 @@ type Store interface {
 
 	// Increment adds delta to the 8-byte big-endian signed integer in the cell (absent counts as 0) and returns the
 	// sum. A cell of another length is ErrInvalid. Increments of one cell are linearizable: no two return the same
-	// number while deltas are positive. An error that wraps ErrUnavailable may have counted.
+	// number while deltas are positive. An error that wraps ErrUnavailable may have counted, and so may a call that got its
+	// sum at a second attempt: numbers may be left out.
 	Increment(ctx context.Context, c Coord, delta int64) (int64, error)
 
 	// CheckAndPut writes, for each check on its own, Value into the cell if the cell is what Expect says, or removes the cell,

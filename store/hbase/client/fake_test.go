@@ -32,7 +32,7 @@ type fake struct {
 	lookups  int                  // scans of hbase:meta
 	puts     int                  // cells put, repeated ones too
 	actions  int                  // actions of Multis that were tried
-	nonces   map[uint64]int64     // what increments have answered
+	nonces   map[uint64]int64     // by nonce: what increments have found
 	scanners map[uint64]*fakeScanner
 	lastID   uint64
 	perScan  int // most cells of a response to a scan

@@ -86,12 +86,14 @@ func (f *fake) mutate(server int, param, cells []byte) (answer, block []byte, cl
 	switch {
 	case request.Mutation.Type == wire.Increment:
 		sum, again := f.nonces[request.Mutation.Nonce]
-		if !again {
+		if !again { // else the answer is of the file that the cell was in before, as it may be in HBase
 			if found {
 				sum = int64(binary.BigEndian.Uint64([]byte(stored)))
 			}
+			if request.Mutation.Nonce != 0 {
+				f.nonces[request.Mutation.Nonce] = sum
+			}
 			sum += int64(binary.BigEndian.Uint64(it.Cell.Value))
-			f.nonces[request.Mutation.Nonce] = sum
 			it.Cell.Value = binary.BigEndian.AppendUint64(nil, uint64(sum))
 			f.put(&it.Cell)
 		}

@@ -386,16 +386,24 @@ func TestGet_RepeatsWhatFailed(t *testing.T) {
 	}
 }
 
-func TestIncrement_CountsOnceWhenTheAnswerIsLost(t *testing.T) {
-	f, c := startFake(t, 1, nil)
-	f.mu.Lock()
-	f.control = once("Mutate", 2, fault{lose: true})
-	f.mu.Unlock()
-	for want := int64(1); want < 5; want++ {
-		got, err := c.Increment(t.Context(), client.Coord{Table: "t", Row: []byte("r"), Family: "f"}, 1)
-		if got != want || err != nil {
-			t.Errorf("got %d and error %v, want %d", got, err, want)
-		}
+func TestIncrement_GivesNoNumberTwice(t *testing.T) {
+	for name, ft := range map[string]fault{
+		"answer lost": {lose: true}, "answer never comes": {hang: true}, "region moves": {exception: "NotServingRegionException"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, c := startFake(t, 1, func(cfg *client.Config) { cfg.RPCTimeout = 100 * time.Millisecond })
+			f.mu.Lock()
+			f.control = once("Mutate", 3, ft)
+			f.mu.Unlock()
+			last := int64(0)
+			for range 5 {
+				got, err := c.Increment(t.Context(), client.Coord{Table: "t", Row: []byte("r"), Family: "f"}, 2)
+				if got < last+2 || err != nil {
+					t.Errorf("got %d after %d and error %v", got, last, err)
+				}
+				last = got
+			}
+		})
 	}
 }
 

@@ -53,7 +53,6 @@ func TestJudge(t *testing.T) {
 		{context.DeadlineExceeded, 1, again, nil, false},
 		{fmt.Errorf("scan: %w", wire.ErrMalformed), 1, relocate, nil, true},
 		{fmt.Errorf("scan: %w", wire.ErrMalformed), unreadable, giveUp, ErrUnavailable, true},
-		{errSumLost, 1, giveUp, ErrUnavailable, true},
 	} {
 		v := judge(test.err, test.tried, 0.5)
 		if v.step != test.step || v.class != test.class || v.maybe != test.maybe {

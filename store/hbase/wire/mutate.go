@@ -30,8 +30,9 @@ type Mutation struct {
 	Type       MutationType
 	Cells      int // cells of the block that belong to the mutation
 	Durability Durability
-	// Nonce, when not 0, makes the server apply the mutations that carry it, within half an hour, once. Increment and
-	// Append need one to be repeatable. It counts together with the nonce group of the request.
+	// Nonce, when not 0, makes the server apply the mutations that carry it, within half an hour, once. It counts together
+	// with the nonce group of the request. A repeated Increment is not answered with its sum, but with what is left of the
+	// cell as it was then, which may be any sum before it, or nothing.
 	Nonce uint64
 	// NoResult tells the server not to answer an Increment or Append with the new cells.
 	NoResult bool
