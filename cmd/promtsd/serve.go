@@ -250,8 +250,8 @@ func (f *serveFlags) check() error {
 			return fmt.Errorf("--%s is %d, must be 1 or more", name, limit)
 		}
 	}
-	if f.hold.Term < time.Second {
-		return fmt.Errorf("--write.lease is %v, must be 1s or more", f.hold.Term)
+	if f.hold.Term < time.Second || f.hold.Term > time.Hour {
+		return fmt.Errorf("--write.lease is %v, must be from 1s to 1h", f.hold.Term)
 	}
 	return nil
 }

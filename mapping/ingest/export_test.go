@@ -1,6 +1,10 @@
 package ingest
 
-import "context"
+import (
+	"context"
+
+	"github.com/promtsd/promtsd/mapping/journal"
+)
 
 // FlushAll flushes everything now.
 func (a *Appender) FlushAll(ctx context.Context) error { return a.flushAll(ctx) }
@@ -12,4 +16,9 @@ func (a *Appender) Abandon() {
 	a.stopKeeping()
 	a.kept.Wait()
 	a.journal.Store(nil)
+}
+
+// TakeOver takes the journal of another writer over, dead or not.
+func (a *Appender) TakeOver(ctx context.Context, l journal.Lease, holder journal.ID) error {
+	return a.takeOver(ctx, l, holder)
 }

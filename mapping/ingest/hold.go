@@ -112,7 +112,7 @@ func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequ
 	if err := a.applyIndex(ctx, j); err != nil {
 		return err
 	}
-	return w.Check()
+	return w.Confirm(ctx)
 }
 
 // applyIndex makes the rows of the batch durable: those of the index, and what comes beside the samples.

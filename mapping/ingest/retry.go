@@ -10,7 +10,7 @@ import (
 // Appender on the journal road; one that runs on the store may go on.
 func Retry(ctx context.Context, c Config, writer journal.ID, number uint64) (samples int, ok bool, err error) {
 	a := New(c)
-	r := &replayer{a: a}
+	r := &replayer{a: a, single: true, samples: &samples}
 	ok, err = journal.Retry(ctx, a.journalConfig(1), writer, number, r)
-	return r.samples, ok, err
+	return samples, ok, err
 }

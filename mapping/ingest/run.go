@@ -11,7 +11,6 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/journal"
-	"github.com/promtsd/promtsd/store"
 )
 
 // Start takes over the journals that writers left behind, and on the journal road opens a journal of its own and begins to
@@ -62,7 +61,7 @@ func (a *Appender) Ready() error {
 	if w == nil {
 		return errNoJournal
 	}
-	return w.Check()
+	return w.Ready()
 }
 
 // Writer is the name of the journal that is written now, 0 if there is none.
@@ -96,8 +95,8 @@ func (a *Appender) Close(ctx context.Context) error {
 
 func (a *Appender) journalConfig(first uint64) journal.Config {
 	return journal.Config{
-		Store: a.Store, Tables: a.Settings.Tables, Address: a.Hold.Address, Term: a.Hold.Term, Logger: a.Logger, First: first,
-		Future: a.Limits.Future,
+		Store: a.Store, Tables: a.Settings.Tables, Address: a.Hold.Address, Term: a.Hold.Term, Alone: a.Alone, Logger: a.Logger,
+		First: first, Future: a.Limits.Future,
 	}
 }
 
@@ -142,7 +141,7 @@ func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 		}
 	}
 	if len(beats) > 0 && !a.Alone {
-		a.Logger.Info("waiting to see which of the other writers are alive", "writers", len(beats), "at_most", a.Hold.Term*5/4)
+		a.Logger.Info("waiting to see which of the other writers are alive", "writers", len(beats))
 	}
 	for len(beats) > 0 {
 		leases, err := journal.Leases(ctx, a.Store, a.Settings.Tables)
@@ -179,16 +178,18 @@ func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 		case <-time.After(a.Hold.Term / 10):
 		}
 	}
-	if err := journal.RemoveOrphans(ctx, a.Store, a.Settings.Tables); !errors.Is(err, store.ErrNoTable) {
-		return err
-	}
-	return nil // never was a journal here
+	return a.replayOrphans(ctx)
 }
 
-// takeOverDead takes over the journals of writers that die.
+// orphansAfter is how many lease times pass between two looks for entries without a lease. After a journal was taken over it is
+// one: what its writer had under way comes in then.
+const orphansAfter = 20
+
+// takeOverDead takes over the journals of writers that die, and replays entries without a lease.
 func (a *Appender) takeOverDead(ctx context.Context, watch *journal.Watch, id journal.ID) {
 	tick := time.NewTicker(a.Hold.Term / 4)
 	defer tick.Stop()
+	look := time.Now().Add(a.Hold.Term * orphansAfter)
 	for {
 		select {
 		case <-ctx.Done():
@@ -208,34 +209,56 @@ func (a *Appender) takeOverDead(ctx context.Context, watch *journal.Watch, id jo
 			if err := a.takeOver(ctx, l, id); err != nil && ctx.Err() == nil {
 				a.Logger.Error("journal not taken over; trying again", "writer", l.Writer, "err", err)
 			}
+			look = time.Now().Add(a.Hold.Term)
+		}
+		if time.Now().After(look) {
+			look = time.Now().Add(a.Hold.Term * orphansAfter)
+			if err := a.replayOrphans(ctx); err != nil && ctx.Err() == nil {
+				a.Logger.Error("entries without a lease not replayed; trying again", "err", err)
+			}
 		}
 	}
+}
+
+// replayOrphans replays entries without a lease.
+func (a *Appender) replayOrphans(ctx context.Context) error {
+	samples := 0
+	done, err := journal.ReplayOrphans(ctx, a.journalConfig(1), func() journal.Replayer {
+		return &replayer{a: a.apart(), single: true, samples: &samples}
+	})
+	if done.Entries+done.Quarantined > 0 {
+		a.Logger.Warn("replayed journal entries without a lease", "entries", done.Entries, "bytes", done.Bytes,
+			"samples", samples, "quarantined", done.Quarantined)
+	}
+	return err
+}
+
+// apart is an Appender for a replay whose samples are not to be mixed with what comes meanwhile: they get cells of their own,
+// with the times at which they came.
+func (a *Appender) apart() *Appender {
+	c := a.Config
+	c.Registerer = nil
+	return New(c)
 }
 
 // takeOver takes over the journal of a writer that is dead.
 func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID) error {
 	begin := time.Now()
-	r := &replayer{a: a}
+	samples := 0
+	r := &replayer{a: a, samples: &samples}
 	if !a.Alone {
-		// Samples that came here since are later than those of the journal, and must stay so: what is replayed gets cells of
-		// its own, with the timestamps of its time.
-		c := a.Config
-		c.Registerer = nil
-		r.a = New(c)
-		if err := r.a.startAhead(ctx); err != nil {
-			return err
-		}
+		r.a = a.apart() // samples that came here since are later than those of the journal
 	}
 	done, ok, err := journal.Adopt(ctx, a.journalConfig(1), l, id, r, func(done journal.Adopted) {
 		a.Logger.Info("replaying a journal", "writer", l.Writer, "entries", done.Entries, "bytes", done.Bytes,
-			"samples", r.samples, "elapsed", time.Since(begin).Round(time.Millisecond))
+			"samples", samples, "elapsed", time.Since(begin).Round(time.Millisecond))
 	})
 	if err != nil {
 		return err
 	}
 	if ok {
 		a.Logger.Info("took a journal over", "writer", l.Writer, "entries", done.Entries, "bytes", done.Bytes,
-			"samples", r.samples, "quarantined", done.Quarantined, "elapsed", time.Since(begin).Round(time.Millisecond))
+			"samples", samples, "quarantined", done.Quarantined, "elapsed", time.Since(begin).Round(time.Millisecond))
 	}
 	return nil
 }
@@ -243,10 +266,11 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 // replayer puts the samples of a journal that is taken over where those of requests go.
 type replayer struct {
 	a       *Appender
+	single  bool // there are no entries before and after
 	req     mapping.WriteRequest
 	job     job
 	flat    []byte
-	samples int
+	samples *int // that were replayed
 }
 
 // Replay implements journal.Replayer.
@@ -257,10 +281,14 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry) error {
 		return err
 	}
 	r.req.NeedMetricName = e.NeedMetricName
-	// The cells shall count over those that were flushed in the very millisecond in which the request came.
-	t := terms{now: e.Arrived + 1, latest: e.Latest, limits: Limits{
+	t := terms{now: e.Arrived, latest: e.Latest, limits: Limits{
 		Labels: e.MaxLabels, LabelName: e.MaxLabelName, LabelValue: e.MaxLabelValue, RefuseInfinities: e.RefuseInfinities,
 	}}
+	if !r.single {
+		// The cells shall count over those that were flushed in the very millisecond in which the request came. Of a single
+		// entry nobody knows whether it came before or after these.
+		t.now++
+	}
 	defer r.job.reset()
 	var result mapping.WriteResult
 	if err := a.find(ctx, &r.job, &r.req, t, &result); err != nil {
@@ -271,16 +299,11 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry) error {
 	if a.Hold.Time == 0 {
 		err = a.direct(ctx, &r.job, &r.req, t, &result)
 	} else {
-		if a.table.held.Load() > a.Hold.MaxMemory/2 {
-			if err := a.flushAll(ctx); err != nil {
-				return err
-			}
-		}
 		// Finish waits for the flush. Until then an own journal that goes on in the same rows is kept as a whole.
 		a.place(&r.job, &r.req, t, 0, &result)
 		err = a.applyIndex(ctx, &r.job)
 	}
-	r.samples += result.Written + result.Histograms
+	*r.samples += result.Written + result.Histograms
 	if n := result.Refused[mapping.ReasonUIDDamaged]; n > 0 && err == nil && !e.UIDsDamaged {
 		err = &journal.EntryError{Class: journal.BadUID, Err: fmt.Errorf("%d of its samples are not stored, first of %w", n, firstDamage(&result))}
 	}
@@ -309,6 +332,9 @@ func (r *replayer) decode(e *journal.Entry) error {
 		return &journal.EntryError{Class: journal.Damaged, Err: fmt.Errorf("%w: its body cannot be read: %w", mapping.ErrCorrupt, err)}
 	}
 }
+
+// Full implements journal.Replayer.
+func (r *replayer) Full() bool { return r.a.Hold.Time > 0 && r.a.short() }
 
 // Finish implements journal.Replayer.
 func (r *replayer) Finish(ctx context.Context) error { return r.a.flushAll(ctx) }

@@ -6,10 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
+	"sync"
 	"time"
 
-	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -18,7 +18,9 @@ type Replayer interface {
 	// Replay takes one entry, in the order in which they were written. An *EntryError says that the entry is at fault: what
 	// can be taken of it was.
 	Replay(ctx context.Context, e *Entry) error
-	// Finish makes the samples of all entries durable in the data table.
+	// Full says that Finish is to be called before the next entry.
+	Full() bool
+	// Finish makes the samples of all entries so far durable in the data table.
 	Finish(ctx context.Context) error
 }
 
@@ -30,183 +32,234 @@ type Adopted struct {
 	Quarantined int // entries that could not be replayed
 }
 
-// Adopt takes the journal of another writer over: its entries go to r, and when their samples are in the data table, the
-// journal and its lease are removed. ok is false if the lease has changed: its holder is alive, or someone else took it
-// over; those who may try at the same time must be different holders. An error leaves the journal for the next who tries;
-// replaying entries twice changes nothing. The caller knows that the lease has run out, or that its holder is dead.
-// progress is told from time to time how far it is.
+// Adopt takes the journal of another writer over: its entries go to r, and when their samples are in the data table, they
+// and the lease are removed. ok is false if the lease has changed: its holder is alive, or someone else took it over; those
+// who may try at the same time must be different holders. An error leaves the journal for the next who tries; replaying
+// entries twice changes nothing. The caller thinks that the lease has run out, or that its holder is dead: if it lives it
+// acknowledges nothing more. progress is told from time to time how far it is.
+//
+// What comes into the journal late, by a put that was long on its way, is not touched: it is an orphan when the lease is
+// gone, see ReplayOrphans.
 func Adopt(
 	ctx context.Context, c Config, l Lease, holder ID, r Replayer, progress func(Adopted),
 ) (done Adopted, ok bool, err error) {
 	next := l
-	next.Holder, next.Address = holder, ""
+	next.Holder, next.Address, next.TTL = holder, "", c.Term.Milliseconds()
 	l, ok, err = l.change(ctx, c.Store, c.Tables, next)
 	if err != nil || !ok {
 		return done, false, err
 	}
+	a := &adoption{Config: c, replayer: r, writer: l.Writer, holder: holder, stored: l.Frontier, lease: l}
 	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var keeping sync.WaitGroup
 	stop := make(chan struct{})
-	kept := make(chan Lease)
-	go func() { kept <- hold(c, l, stop, cancel) }()
-	done, last, found, err := replay(ctx, c, l, r, progress)
+	keeping.Go(func() { a.hold(stop, cancel) })
+	done, err = a.replay(ctx, l.Swept, progress)
 	if err == nil {
-		err = r.Finish(ctx)
+		err = a.checkpoint(ctx)
 	}
 	close(stop)
-	l = <-kept
+	keeping.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
-		return done, false, cause
+		err = cause
 	}
-	cancel(nil)
+	if err == nil {
+		err = a.lease.drop(ctx, c.Store, c.Tables)
+	}
 	if err != nil {
 		return done, false, fmt.Errorf("take over the journal of writer %s: %w", l.Writer, err)
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := deleteEntries(ctx, c.Store, c.Tables, l.Writer, l.Frontier, last+1, found); err != nil {
-		return done, false, err
-	}
-	return done, true, l.drop(ctx, c.Store, c.Tables)
+	return done, true, nil
 }
 
-// hold renews a lease until stop is closed, and returns what it is then. If it is lost, lost is called.
-func hold(c Config, l Lease, stop chan struct{}, lost context.CancelCauseFunc) Lease {
-	tick := time.NewTicker(c.Term / 4)
+// adoption is a journal that is being taken over.
+type adoption struct {
+	Config
+	replayer       Replayer
+	writer, holder ID
+	read           []*store.Batch // deletes what has been read since the last checkpoint
+	stored         uint64         // the frontier at the next checkpoint
+
+	mu    sync.Mutex
+	lease Lease // guarded by mu
+}
+
+// renew keeps the lease, and records a frontier in it.
+func (a *adoption) renew(ctx context.Context, frontier uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := a.lease
+	next.Frontier = frontier
+	next, ok, err := a.lease.change(ctx, a.Store, a.Tables, next)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return ErrLost
+	}
+	a.lease = next
+	return nil
+}
+
+// hold renews the lease until stop is closed. If it is lost, lost is called. Without a renewal for a term it may be lost,
+// unless no other process can have the store open: then the replay ends, as it would be made twice.
+func (a *adoption) hold(stop chan struct{}, lost context.CancelCauseFunc) {
+	tick := time.NewTicker(max(a.Term/4, time.Millisecond))
 	defer tick.Stop()
 	last := time.Now()
 	for {
 		select {
 		case <-stop:
-			return l
+			return
 		case <-tick.C:
 		}
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), c.Term)
-		next, ok, err := l.change(ctx, c.Store, c.Tables, l)
+		ctx, cancel := context.WithTimeout(context.Background(), a.Term)
+		err := a.renew(ctx, 0)
 		cancel()
 		switch {
-		case err == nil && ok:
-			l, last = next, begin
-		case err == nil || time.Since(last) >= c.Term:
-			lost(fmt.Errorf("take over the journal of writer %s: %w", l.Writer, ErrLost))
-			<-stop
-			return l
+		case err == nil:
+			last = begin
+		case errors.Is(err, ErrLost):
+			lost(err)
+			return
+		case !a.Alone && time.Since(last) >= a.Term:
+			lost(fmt.Errorf("%w: it could not be renewed: %w", ErrLost, err))
+			return
 		}
 	}
 }
 
-// replay hands the entries of a journal to r; last is the number of the last one. Those that are at fault themselves go into
-// quarantine.
-func replay(
-	ctx context.Context, c Config, l Lease, r Replayer, progress func(Adopted),
-) (done Adopted, last uint64, found *written, err error) {
-	last, found = l.Frontier, new(written)
-	scan := store.Scan{Table: c.Tables.Journal(), Ranges: []store.Range{{
-		Start: entryRow(l.Writer, l.Frontier), Stop: entryRow(l.Writer, ^uint64(0)),
-	}}}
+// checkpoint makes what has been read durable in the data table, records that in the lease, and deletes it. Nothing is
+// stored that was read after somebody else may have begun to delete: without a part of the entries, the rest would bring back
+// values that the part replaced. For the same reason the frontier is recorded before entries are deleted.
+func (a *adoption) checkpoint(ctx context.Context) error {
+	if !a.Alone {
+		now, err := Lease{Writer: a.writer}.read(ctx, a.Store, a.Tables)
+		if err != nil {
+			return err
+		}
+		if now == nil || now.Holder != a.holder {
+			return ErrLost
+		}
+	}
+	if err := a.replayer.Finish(ctx); err != nil {
+		return err
+	}
+	if err := a.renew(ctx, a.stored); err != nil {
+		return err
+	}
+	for _, b := range a.read {
+		if err := a.Store.Apply(ctx, b); err != nil {
+			return fmt.Errorf("delete journal entries: %w", err)
+		}
+	}
+	a.read = nil
+	return nil
+}
+
+// forget notes that an entry is deleted at the next checkpoint.
+func (a *adoption) forget(row store.Row) {
+	if len(a.read) == 0 || a.read[len(a.read)-1].Len() >= deletedAtOnce {
+		a.read = append(a.read, new(store.Batch))
+	}
+	deleteRow(a.read[len(a.read)-1], a.Tables.Journal(), row)
+}
+
+func deleteRow(b *store.Batch, table string, row store.Row) {
+	for _, c := range row.Cells {
+		b.Delete(table, row.Key, c.Family, c.Qualifier, c.Timestamp)
+	}
+}
+
+// replay hands the entries from a number on to the replayer. Those below the frontier are in the data table already: the writer
+// died before it had deleted them.
+func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopted)) (done Adopted, err error) {
 	report := time.Now()
-	var value []byte
-	for row, err := range c.Store.Scan(ctx, scan) {
+	rows := rowReplay{Config: &a.Config, done: &done}
+	for row, err := range rows.scan(ctx, a.writer, from) {
 		if err != nil {
-			return done, last, found, err
+			return done, err
 		}
-		if len(row.Key) != entryRowBytes {
-			c.Logger.Warn("a row of the journal is none of an entry's; left alone", "table", scan.Table, "row", hex.EncodeToString(row.Key))
-			continue
-		}
-		last = binary.BigEndian.Uint64(row.Key[8:])
-		for _, cell := range row.Cells {
-			found.note(last, 1+pieceOf(cell), cell.Timestamp)
-		}
-		var e Entry
-		if value, err = replayEntry(ctx, value, row, &e, r); errors.Is(err, errUnfinished) {
-			c.Logger.Warn("left out a journal entry", "writer", l.Writer, "entry", last, "err", err)
-			continue
-		}
-		if bad, ok := errors.AsType[*EntryError](err); ok {
-			done.Quarantined++
-			if err := quarantine(ctx, c, row, &e, bad); err != nil {
-				return done, last, found, err
+		number := binary.BigEndian.Uint64(row.Key[8:])
+		if number >= a.stored {
+			if err := rows.replay(ctx, row, a.replayer); err != nil {
+				return done, err
 			}
-			continue
+			a.stored = number + 1
 		}
-		if err != nil {
-			return done, last, found, fmt.Errorf("replay journal entry %d: %w", last, err)
-		}
-		done.Entries++
-		done.Bytes += len(e.Body)
+		a.forget(row)
 		if time.Since(report) > 2*time.Second {
 			report = time.Now()
 			progress(done)
 		}
-	}
-	return done, last, found, nil
-}
-
-// replayEntry hands one entry to r, and fills e in. buf is memory that it may use, and returns for the next.
-func replayEntry(ctx context.Context, buf []byte, row store.Row, e *Entry, r Replayer) ([]byte, error) {
-	value, err := join(buf, row.Cells)
-	if err != nil {
-		return buf, err
-	}
-	if len(row.Cells) > 1 {
-		buf = value
-	}
-	if *e, err = ParseEntry(value); err != nil {
-		return buf, err
-	}
-	return buf, r.Replay(ctx, e)
-}
-
-// RemoveOrphans removes the entries of writers that have no lease. Such a writer stopped for so long that its journal was
-// taken over, and what it had under way reached the store only then; none of it was acknowledged.
-func RemoveOrphans(ctx context.Context, st store.Store, tables catalog.Tables) error {
-	var writers []ID
-	for start := []byte{0}; start != nil; {
-		jump := store.Scan{Table: tables.Journal(), Limit: 1, Ranges: []store.Range{{Start: start}}}
-		start = nil
-		for row, err := range st.Scan(ctx, jump) {
-			if err != nil {
-				return fmt.Errorf("look for entries without a lease: %w", err)
-			}
-			id := ID(binary.BigEndian.Uint64(row.Key))
-			writers = append(writers, id)
-			if id < ^ID(0) {
-				start = entryRow(id+1, 0)
+		if a.replayer.Full() {
+			if err := a.checkpoint(ctx); err != nil {
+				return done, err
 			}
 		}
 	}
-	// A lease is there before the first entry: so leases are read after the entries.
-	leases, err := Leases(ctx, st, tables)
+	return done, nil
+}
+
+// rowReplay replays rows of the journal's table, one after the other.
+type rowReplay struct {
+	*Config
+	done  *Adopted
+	value []byte // of an entry in several pieces
+}
+
+// scan yields the entries of a writer from a number on.
+func (r *rowReplay) scan(ctx context.Context, writer ID, from uint64) iter.Seq2[store.Row, error] {
+	scan := store.Scan{Table: r.Tables.Journal(), Ranges: []store.Range{{
+		Start: entryRow(writer, from), Stop: entryRow(writer, ^uint64(0)),
+	}}}
+	return func(yield func(store.Row, error) bool) {
+		for row, err := range r.Store.Scan(ctx, scan) {
+			if err == nil && len(row.Key) != entryRowBytes {
+				r.Logger.Warn("a row of the journal is none of an entry's; left alone", "table", scan.Table,
+					"row", hex.EncodeToString(row.Key))
+				continue
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// replay hands an entry to the replayer. One that is at fault itself goes into quarantine.
+func (r *rowReplay) replay(ctx context.Context, row store.Row, to Replayer) error {
+	var e Entry
+	err := r.replayEntry(ctx, row, &e, to)
+	if errors.Is(err, errUnfinished) {
+		r.Logger.Warn("left out a journal entry", "row", hex.EncodeToString(row.Key), "err", err)
+		return nil
+	}
+	if bad, ok := errors.AsType[*EntryError](err); ok {
+		r.done.Quarantined++
+		return quarantine(ctx, *r.Config, row, &e, bad)
+	}
+	if err != nil {
+		return fmt.Errorf("replay journal entry %d: %w", binary.BigEndian.Uint64(row.Key[8:]), err)
+	}
+	r.done.Entries++
+	r.done.Bytes += len(e.Body)
+	return nil
+}
+
+// replayEntry fills e in, and hands it to the replayer.
+func (r *rowReplay) replayEntry(ctx context.Context, row store.Row, e *Entry, to Replayer) error {
+	value, err := join(r.value, row.Cells)
 	if err != nil {
 		return err
 	}
-	for _, id := range writers {
-		if slices.ContainsFunc(leases, func(l Lease) bool { return l.Writer == id }) {
-			continue
-		}
-		if err := removeAll(ctx, st, tables, id); err != nil {
-			return err
-		}
+	if len(row.Cells) > 1 {
+		r.value = value
 	}
-	return nil
-}
-
-// removeAll deletes every entry of a writer.
-func removeAll(ctx context.Context, st store.Store, tables catalog.Tables, id ID) error {
-	var b store.Batch
-	scan := store.Scan{Table: tables.Journal(), Ranges: []store.Range{{
-		Start: entryRow(id, 0), Stop: entryRow(id, ^uint64(0)),
-	}}}
-	for row, err := range st.Scan(ctx, scan) {
-		if err != nil {
-			return fmt.Errorf("look for entries without a lease: %w", err)
-		}
-		for _, cell := range row.Cells {
-			b.Delete(scan.Table, row.Key, cell.Family, cell.Qualifier, cell.Timestamp)
-		}
+	if *e, err = ParseEntry(value); err != nil {
+		return err
 	}
-	if err := st.Apply(ctx, &b); err != nil {
-		return fmt.Errorf("delete entries without a lease: %w", err)
-	}
-	return nil
+	return to.Replay(ctx, e)
 }

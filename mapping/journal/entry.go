@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"sync"
-	"sync/atomic"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
@@ -176,19 +175,12 @@ func putPieces(b *store.Batch, table string, row []byte, timestamp int64, value 
 
 // written is what must be known of entries to delete them. It is safe for concurrent use.
 type written struct {
-	long   sync.Map     // number -> pieces, of those that have more than one
-	latest atomic.Int64 // timestamp of a cell: the clock of whoever deletes may be behind it
+	long sync.Map // number -> pieces, of those that have more than one
 }
 
-func (w *written) note(number uint64, pieces int, timestamp int64) {
+func (w *written) note(number uint64, pieces int) {
 	if pieces > 1 {
 		w.long.Store(number, pieces)
-	}
-	for {
-		latest := w.latest.Load()
-		if timestamp <= latest || w.latest.CompareAndSwap(latest, timestamp) {
-			return
-		}
 	}
 }
 

@@ -84,12 +84,15 @@ type recorder struct {
 	bodies   []string
 	finished bool
 	err      error
+	full     int // after how many entries it is full; 0: never
 }
 
 func (r *recorder) Replay(_ context.Context, e *journal.Entry) error {
 	r.bodies = append(r.bodies, string(e.Body))
 	return r.err
 }
+
+func (r *recorder) Full() bool { return r.full > 0 && len(r.bodies)%r.full == 0 }
 
 func (r *recorder) Finish(context.Context) error {
 	r.finished = true
@@ -299,25 +302,6 @@ func TestCheck_FailsWhenTheLeaseWasNotRenewedInTime(t *testing.T) {
 	}
 }
 
-func TestRemoveOrphans_RemovesOnlyEntriesWithoutALease(t *testing.T) {
-	st := newStore(t)
-	w := openWriter(t, config(st, time.Minute))
-	write(t, w, "a", "b")
-	gone := openWriter(t, config(st, time.Minute))
-	write(t, gone, "x", "y", "z")
-	var b store.Batch
-	b.Delete("promtsd", fmt.Appendf(nil, "w%s", idBytes(gone.ID())), catalog.FamilyOwn, []byte("lease"), 0)
-	if err := st.Apply(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
-	if err := journal.RemoveOrphans(t.Context(), st, catalog.DefaultTables()); err != nil {
-		t.Fatal(err)
-	}
-	if n := entries(t, st); n != 2 {
-		t.Errorf("%d entries are left, want the 2 of the writer with a lease", n)
-	}
-}
-
 func idBytes(id journal.ID) []byte {
 	b := make([]byte, 8)
 	for i := range b {
@@ -342,6 +326,36 @@ func TestWatch_TellsWhoHasNotChangedForATerm(t *testing.T) {
 	}
 	if got := at(12.5, alive, dead); len(got) != 1 || got[0].Writer != 2 {
 		t.Errorf("after a term and a fifth: got %v, want writer 2", got)
+	}
+}
+
+func TestWatch_JudgesALeaseByItsOwnTime(t *testing.T) {
+	st := newStore(t)
+	openWriter(t, config(st, 20*time.Second))
+	openWriter(t, config(st, 5*time.Second))
+	long, short := leases(t, st)[0], leases(t, st)[1]
+	if long.TTL < short.TTL {
+		long, short = short, long
+	}
+	older := journal.Lease{Writer: 1, Beat: 1} // which does not say
+	var w journal.Watch
+	begin := time.Now()
+	for _, c := range []struct {
+		after time.Duration
+		want  []journal.ID
+	}{
+		{0, nil}, {1100 * time.Millisecond, nil}, {1300 * time.Millisecond, []journal.ID{older.Writer}},
+		{5900 * time.Millisecond, []journal.ID{older.Writer}}, {6100 * time.Millisecond, []journal.ID{older.Writer, short.Writer}},
+		{23 * time.Second, []journal.ID{older.Writer, short.Writer}},
+		{25 * time.Second, []journal.ID{older.Writer, short.Writer, long.Writer}},
+	} {
+		var got []journal.ID
+		for _, l := range w.Expired([]journal.Lease{older, short, long}, begin.Add(c.after), time.Second) {
+			got = append(got, l.Writer)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("after %v: got %v, want %v", c.after, got, c.want)
+		}
 	}
 }
 

@@ -20,16 +20,29 @@ import (
 var ErrLost = fmt.Errorf("%w: the lease of this writer is lost", store.ErrUnavailable)
 
 // Lease is what a writer says of itself in the store. It is changed by compare-and-set only, and must be changed within
-// a lease time; whoever sees it unchanged for longer may take the writer's journal over, which is such a change too. So
-// no clocks are compared, and of several who want a journal one gets it.
+// the time that it says itself; whoever sees it unchanged for longer may take the writer's journal over, which is such a
+// change too. So no clocks are compared, and of several who want a journal one gets it.
+//
+// Whether it was right to take a journal over is no question of safety: the writer that lives on learns of it before it
+// acknowledges anything more, see Writer.Confirm.
 type Lease struct {
 	Writer   ID     `json:"-"`
 	Address  string `json:"address,omitempty"` // where the writer answers other promtsd
 	Holder   ID     `json:"holder"`            // the writer itself, or the one who took its journal over
 	Frontier uint64 `json:"frontier"`          // the samples of all entries below are in the data table
+	Swept    uint64 `json:"swept,omitempty"`   // entries below are deleted
 	Beat     uint64 `json:"beat"`              // counts the changes
+	TTL      int64  `json:"ttl_ms,omitempty"`  // for how long it is good without a change; 0: an older promtsd did not say
 
 	raw []byte
+}
+
+// ttl is for how long the lease is good without a change; it is otherwise where the lease does not say.
+func (l Lease) ttl(otherwise time.Duration) time.Duration {
+	if l.TTL <= 0 {
+		return otherwise
+	}
+	return time.Duration(l.TTL) * time.Millisecond
 }
 
 const leasePrefix = 'w'
@@ -69,9 +82,10 @@ func parseLease(row store.Row) (Lease, error) {
 	return l, nil
 }
 
-// change replaces the lease by next, if it still is what it was when it was read; ok says so.
+// change replaces the lease by next, if it still is what it was when it was read, or what an earlier change for the same
+// holder made of it; ok says so.
 func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables, next Lease) (now Lease, ok bool, err error) {
-	next.Beat = l.Beat + 1
+	next.Beat, next.Frontier, next.Swept = l.Beat+1, max(next.Frontier, l.Frontier), max(next.Swept, l.Swept)
 	if next.raw, err = json.Marshal(next); err != nil {
 		return l, false, err
 	}
@@ -83,23 +97,31 @@ func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables
 	if err == nil && done[0] {
 		return next, true, nil
 	}
-	// It may have taken effect in spite of an error; and so may an earlier one of the same holder, which then stands in
-	// the way of this one.
-	for row, readErr := range st.Get(ctx, store.Get{Table: tables.Own, Rows: [][]byte{check.Row}}) {
-		if readErr != nil {
-			return l, false, errors.Join(err, readErr)
-		}
-		found, parseErr := parseLease(row)
-		switch {
-		case parseErr != nil:
-			return l, false, errors.Join(err, parseErr)
-		case bytes.Equal(found.raw, next.raw):
-			return next, true, nil
-		case err == nil && found.Holder == next.Holder && found.Beat == next.Beat:
-			return found.change(ctx, st, tables, next)
-		}
+	// It may have taken effect in spite of an error; and so may earlier ones of the same holder, which then stand in the way of
+	// this one.
+	found, readErr := next.read(ctx, st, tables)
+	switch {
+	case readErr != nil:
+		return l, false, errors.Join(err, readErr)
+	case found == nil:
+	case bytes.Equal(found.raw, next.raw):
+		return next, true, nil
+	case err == nil && found.Holder == next.Holder:
+		return found.change(ctx, st, tables, next)
 	}
 	return l, false, err
+}
+
+// read reads the lease as it is now; it is nil if there is none.
+func (l Lease) read(ctx context.Context, st store.Store, tables catalog.Tables) (now *Lease, err error) {
+	for row, err := range st.Get(ctx, store.Get{Table: tables.Own, Rows: [][]byte{leaseRow(l.Writer)}}) {
+		if err != nil {
+			return nil, fmt.Errorf("read lease of writer %s: %w", l.Writer, err)
+		}
+		found, err := parseLease(row)
+		return &found, err
+	}
+	return nil, nil
 }
 
 // drop removes the lease, if it still is what it was when it was read. If it is another's, that one removes it.
@@ -123,8 +145,9 @@ type sighting struct {
 	since time.Time
 }
 
-// Expired returns those of the leases that have not changed for longer than a lease time; now is a monotonic clock's.
-func (w *Watch) Expired(leases []Lease, now time.Time, term time.Duration) []Lease {
+// Expired returns those of the leases that have not changed for longer than they say, or than otherwise, where they do not
+// say; now is a monotonic clock's.
+func (w *Watch) Expired(leases []Lease, now time.Time, otherwise time.Duration) []Lease {
 	next := make(map[ID]sighting, len(leases))
 	var out []Lease
 	for _, l := range leases {
@@ -135,7 +158,7 @@ func (w *Watch) Expired(leases []Lease, now time.Time, term time.Duration) []Lea
 		next[l.Writer] = s
 		// The holder counts from before its change reached the store, we from after: a fifth more is for clocks that run
 		// at different speeds.
-		if now.Sub(s.since) > term+term/5 {
+		if ttl := l.ttl(otherwise); now.Sub(s.since) > ttl+ttl/5 {
 			out = append(out, l)
 		}
 	}

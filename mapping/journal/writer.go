@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type Config struct {
 	Tables  catalog.Tables
 	Address string        // where this process answers other promtsd; empty: nowhere
 	Term    time.Duration // for how long a lease is good without a change
+	Alone   bool          // no other process can have the store open: leases cannot be lost
 	First   uint64        // the number of the first entry, 1 or more
 	Logger  *slog.Logger
 
@@ -36,7 +38,10 @@ type Writer struct {
 	memory sync.Pool // *memory
 	own    written   // entries that are not deleted yet
 
-	renewed atomic.Pointer[time.Time] // the lease is good for a term from then on; nil: it is lost
+	renewed atomic.Pointer[renewal] // the last one
+	lost    chan struct{}           // closed by lose
+	losing  sync.Once
+	looks   looks
 
 	mu       sync.Mutex
 	next     uint64              // the number of the next entry
@@ -44,6 +49,12 @@ type Writer struct {
 
 	lease   Lease  // of Keep and Close, which are called one after the other
 	deleted uint64 // entries below are gone
+}
+
+// renewal is a change of the lease that keeps it.
+type renewal struct {
+	began time.Time // the others count from later on
+	since error     // why the next one failed
 }
 
 // memory is that of one Write, used again by the next.
@@ -54,7 +65,8 @@ type memory struct {
 
 // Open begins a new journal, and makes the table for it where there is none.
 func Open(ctx context.Context, c Config) (*Writer, error) {
-	w := &Writer{Config: c, next: c.First, deleted: c.First, underway: make(map[uint64]struct{})}
+	w := &Writer{Config: c, next: c.First, deleted: c.First, underway: make(map[uint64]struct{}), lost: make(chan struct{})}
+	w.looks.look = w.look
 	for w.id == 0 {
 		w.id = ID(rand.Uint64())
 	}
@@ -73,33 +85,60 @@ func (w *Writer) ID() ID { return w.id }
 
 // renew changes the lease.
 func (w *Writer) renew(ctx context.Context, frontier uint64) error {
-	begin := time.Now() // the others count from later on
+	begin := time.Now()
 	next, ok, err := w.lease.change(ctx, w.Store, w.Tables, Lease{
-		Writer: w.id, Address: w.Address, Holder: w.id, Frontier: max(frontier, w.lease.Frontier),
+		Writer: w.id, Address: w.Address, Holder: w.id, Frontier: frontier, Swept: w.deleted, TTL: w.Term.Milliseconds(),
 	})
 	switch {
 	case err != nil:
+		if last := w.renewed.Load(); last != nil {
+			w.renewed.Store(&renewal{last.began, err})
+		}
 		return fmt.Errorf("renew lease of writer %s: %w", w.id, err)
 	case !ok:
-		w.renewed.Store(nil)
+		w.lose()
 		return fmt.Errorf("renew lease of writer %s: %w: another promtsd has taken its journal over", w.id, ErrLost)
 	}
 	w.lease = next
-	w.renewed.Store(&begin)
+	w.renewed.Store(&renewal{began: begin})
 	return nil
 }
 
-// Check says whether the lease is good. It must be asked between making an entry durable and acknowledging it: then the
-// entry was there before anyone could have taken the journal over.
+// lose notes that the journal is not this writer's any more.
+func (w *Writer) lose() { w.losing.Do(func() { close(w.lost) }) }
+
+// Check says whether the lease seems to be good, by what is known here. It refuses early, and cheaply, what Confirm would
+// refuse.
 func (w *Writer) Check() error {
-	renewed := w.renewed.Load()
-	if renewed == nil {
+	select {
+	case <-w.lost:
 		return ErrLost
+	default:
 	}
-	if age := time.Since(*renewed); age >= w.Term {
-		return fmt.Errorf("%w: it was last renewed %v ago, and is good for %v", ErrLost, age.Round(time.Millisecond), w.Term)
+	if w.Alone {
+		return nil
 	}
-	return nil
+	return w.Ready()
+}
+
+// Ready says whether the lease was renewed in time, and why not.
+func (w *Writer) Ready() error {
+	select {
+	case <-w.lost:
+		return ErrLost
+	default:
+	}
+	last := w.renewed.Load()
+	age := time.Since(last.began)
+	if age < w.Term {
+		return nil
+	}
+	err := fmt.Errorf("%w: the lease of this writer was last renewed %v ago, and is good for %v",
+		ErrLost, age.Round(time.Millisecond), w.Term)
+	if last.since != nil {
+		err = fmt.Errorf("%w: %w", err, last.since)
+	}
+	return err
 }
 
 // Write makes an entry durable, then calls place with its number, in which the samples get where they are flushed from.
@@ -127,7 +166,7 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 		w.mu.Unlock()
 	}()
 
-	w.own.note(number, pieces(m.value), e.Arrived)
+	w.own.note(number, pieces(m.value))
 	m.batch.Reset()
 	putPieces(&m.batch, w.Tables.Journal(), entryRow(w.id, number), e.Arrived, m.value)
 	if err := w.Store.Apply(ctx, &m.batch); err != nil {
@@ -174,6 +213,8 @@ func (w *Writer) Keep(ctx context.Context, frontier func() uint64) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-w.lost:
+			return ErrLost
 		case <-tick.C:
 		}
 		number := frontier()
@@ -215,8 +256,11 @@ func (w *Writer) Next() uint64 {
 
 // Close gives the lease up. All samples must be in the data table, and Keep must have returned.
 func (w *Writer) Close(ctx context.Context) error {
-	if w.renewed.Load() == nil {
-		return nil // the journal is another's
+	w.looks.running.Wait()
+	select {
+	case <-w.lost:
+		return nil
+	default:
 	}
 	if err := w.renew(ctx, w.Next()); err != nil {
 		return err
@@ -224,22 +268,30 @@ func (w *Writer) Close(ctx context.Context) error {
 	if err := w.sweep(ctx, w.Next()); err != nil {
 		return err
 	}
-	w.renewed.Store(nil)
-	return w.lease.drop(ctx, w.Store, w.Tables)
+	if err := w.lease.drop(ctx, w.Store, w.Tables); err != nil {
+		return err
+	}
+	w.lose()
+	return nil
 }
 
-// deletedAtOnce is how many entries one batch deletes.
-const deletedAtOnce = 1000
+const (
+	// deletedAtOnce is how many entries one batch deletes.
+	deletedAtOnce = 1000
+	// everAfter is the timestamp that entries are deleted with, by their numbers: whatever clock has stamped them. They are
+	// never written again.
+	everAfter = math.MaxInt64 - 1
+)
 
 // deleteEntries deletes the entries of a writer from one number up to another.
 func deleteEntries(ctx context.Context, st store.Store, tables catalog.Tables, id ID, from, to uint64, w *written) error {
 	var b store.Batch
 	for from < to {
 		b.Reset()
-		begin, timestamp := from, max(time.Now().UnixMilli(), w.latest.Load())
+		begin := from
 		for ; from < to && b.Len() < deletedAtOnce; from++ {
 			for piece := range w.pieces(from) {
-				b.Delete(tables.Journal(), entryRow(id, from), catalog.FamilyOwn, pieceQualifier(piece), timestamp)
+				b.Delete(tables.Journal(), entryRow(id, from), catalog.FamilyOwn, pieceQualifier(piece), everAfter)
 			}
 		}
 		if err := st.Apply(ctx, &b); err != nil {
