@@ -14,12 +14,12 @@ import (
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error] {
 	return seq(func(yield func(store.Row) bool) error {
-		columns, err := s.columns(ctx, g.Table, g.Columns)
-		if err != nil || len(g.Rows) == 0 {
+		if err := s.enter(ctx); err != nil {
 			return err
 		}
-		rows := converter{families: s.interned(g.Table)}
-		for row, err := range s.client.Get(ctx, client.Get{Table: g.Table, Rows: g.Rows, Columns: columns}) {
+		var rows converter
+		ask := client.Get{Table: g.Table, Rows: g.Rows, Columns: wantedColumns(g.Columns)}
+		for row, err := range s.client.Get(ctx, ask) {
 			if err != nil {
 				return classify(ctx, err)
 			}
@@ -42,10 +42,10 @@ func (s *Store) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.Row, 
 		if err != nil {
 			return err
 		}
-		columns, err := s.columns(ctx, scan.Table, scan.Columns)
-		if err != nil {
+		if err := s.enter(ctx); err != nil {
 			return err
 		}
+		columns := wantedColumns(scan.Columns)
 		var filter wire.AllOf
 		if n := len(ranges); n >= manyRanges {
 			var all wire.MultiRowRange
@@ -80,7 +80,7 @@ func (s *Store) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.Row, 
 func (s *Store) scanRange(
 	ctx context.Context, ask client.Scan, match func([]byte) bool, limited bool, left *int, yield func(store.Row) bool,
 ) (more bool, err error) {
-	rows := converter{families: s.interned(ask.Table)}
+	var rows converter
 	for row, err := range s.client.Scan(ctx, ask) {
 		if err != nil {
 			return false, classify(ctx, err)
@@ -117,16 +117,9 @@ func wantedRanges(ranges []store.Range) ([]store.Range, error) {
 	return out, nil
 }
 
-// interned returns the families of a table that was met, to be used as the strings of cells.
-func (s *Store) interned(table string) []string {
-	known, _ := s.tables.Load(table)
-	families, _ := known.([]string)
-	return families
-}
-
 // converter turns rows of the client into rows of the store, in memory that it uses again.
 type converter struct {
-	families []string
+	families []string // met so far
 	cells    []store.Cell
 }
 
@@ -147,5 +140,6 @@ func (c *converter) family(name []byte) string {
 			return f
 		}
 	}
-	return string(name)
+	c.families = append(c.families, string(name))
+	return c.families[len(c.families)-1]
 }

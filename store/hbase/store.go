@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +38,6 @@ type Store struct {
 	logger      *slog.Logger
 	wall        func() time.Time
 	clock       atomic.Int64 // the latest time given to mutations without one
-	tables      sync.Map     // name -> []string: families of the tables that were met
 	closed      atomic.Bool
 }
 
@@ -96,57 +93,17 @@ func (s *Store) now() int64 {
 	}
 }
 
-// families returns those of a table. A table that is not known is asked for.
-func (s *Store) families(ctx context.Context, table string) ([]string, error) {
-	if known, ok := s.tables.Load(table); ok {
-		return known.([]string), nil
-	}
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	schema, err := s.client.Describe(ctx, table)
-	if err != nil {
-		return nil, classify(ctx, err)
-	}
-	var families []string
-	for _, f := range schema.Families {
-		families = append(families, f.Name)
-	}
-	slices.Sort(families)
-	s.tables.Store(table, families)
-	return families, nil
+// bounded bounds the time of a call, all that it asks for of the client together.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.client.Timeout())
 }
 
-// family checks that a table has a family, and looks again before it says no.
-func (s *Store) family(ctx context.Context, table, family string) error {
-	for range 2 {
-		families, err := s.families(ctx, table)
-		if err != nil {
-			return err
-		}
-		if slices.Contains(families, family) {
-			return nil
-		}
-		s.tables.Delete(table)
-	}
-	return fmt.Errorf("%w: table %q has no family %q", store.ErrNoTable, table, family)
-}
-
-func (s *Store) columns(ctx context.Context, table string, columns []store.Column) ([]client.Column, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := s.families(ctx, table); err != nil {
-		return nil, err
-	}
+func wantedColumns(columns []store.Column) []client.Column {
 	out := make([]client.Column, 0, len(columns))
 	for _, c := range columns {
-		if err := s.family(ctx, table, c.Family); err != nil {
-			return nil, err
-		}
 		out = append(out, client.Column{Family: c.Family, Qualifier: c.Qualifier})
 	}
-	return out, nil
+	return out
 }
 
 // classify gives an error of the client the class that store.Store promises.

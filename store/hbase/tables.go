@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/hbase/client"
@@ -17,6 +18,8 @@ func (s *Store) Tables(ctx context.Context) ([]store.Table, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	names, err := s.client.Tables(ctx)
 	if err != nil {
 		return nil, classify(ctx, err)
@@ -35,9 +38,25 @@ func (s *Store) Tables(ctx context.Context) ([]store.Table, error) {
 	return out, nil
 }
 
+// families asks the master for those of a table.
+func (s *Store) families(ctx context.Context, table string) ([]string, error) {
+	schema, err := s.client.Describe(ctx, table)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	var families []string
+	for _, f := range schema.Families {
+		families = append(families, f.Name)
+	}
+	slices.Sort(families)
+	return families, nil
+}
+
 // CreateTable implements store.Store. The families keep one version, with bloom filters by row, FAST_DIFF encoding of the
 // keys (which repeat their rows in every cell), and the first compression that the cluster accepts. Those of a Log have
 // none of that: see logAttributes.
+//
+// A table that is there needs no master: see checkFamilies.
 func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
 	if t.Name == "" || len(t.Families) == 0 || !slices.IsSorted(t.Families) {
 		return fmt.Errorf("%w: a table needs a name, and families in order", store.ErrInvalid)
@@ -45,25 +64,55 @@ func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	s.tables.Delete(t.Name)
-	families, err := s.families(ctx, t.Name)
-	if errors.Is(err, store.ErrNoTable) {
-		err = s.create(ctx, t)
-		if errors.Is(err, client.ErrTableExists) { // somebody else was faster
-			families, err = s.families(ctx, t.Name)
-		} else if err == nil {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	_, err := s.client.TableState(ctx, t.Name)
+	if errors.Is(err, client.ErrNoTable) {
+		if err = s.create(ctx, t); err == nil {
 			return nil
+		}
+		if errors.Is(err, client.ErrTableExists) { // somebody else was faster
+			err = nil
 		}
 	}
 	if err != nil {
-		return err
+		return classify(ctx, err)
 	}
-	if !slices.Equal(families, t.Families) {
+	return s.checkFamilies(ctx, t)
+}
+
+// describeTimeout bounds the wait for what the master has to say of a table that is there.
+const describeTimeout = 2 * time.Second
+
+// checkFamilies refuses a table that exists with other families than t. The master knows them; where it is away, or does
+// not tell us, the servers of the table do not refuse to read those of t, and no more can be known.
+func (s *Store) checkFamilies(ctx context.Context, t store.Table) error {
+	asking, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	families, err := s.families(asking, t.Name)
+	if err == nil && !slices.Equal(families, t.Families) {
 		return fmt.Errorf("%w: table %q exists with the families %q, not %q", store.ErrInvalid, t.Name, families, t.Families)
+	}
+	if err == nil {
+		return nil
+	}
+	s.logger.Debug("master does not describe a table that exists", "table", t.Name, "err", err)
+	read := client.Get{Table: t.Name, Rows: [][]byte{{0}}}
+	for _, family := range t.Families {
+		read.Columns = append(read.Columns, client.Column{Family: family})
+	}
+	for _, err := range s.client.Get(ctx, read) {
+		if errors.Is(err, client.ErrNoFamily) {
+			return fmt.Errorf("%w: table %q exists with other families than %q: %w", store.ErrInvalid, t.Name, t.Families, err)
+		}
+		if err != nil {
+			return classify(ctx, err)
+		}
 	}
 	return nil
 }
 
+// create makes a table. Its errors are those of the client.
 func (s *Store) create(ctx context.Context, t store.Table) error {
 	codecs := s.compression
 	if t.Log {
@@ -76,16 +125,14 @@ func (s *Store) create(ctx context.Context, t store.Table) error {
 		case err == nil:
 			s.logger.Info("table made", "table", t.Name, "regions", len(t.Splits)+1, "compression", codec)
 			return nil
-		case errors.Is(err, client.ErrTableExists):
-			return err
 		case !errors.Is(err, client.ErrRejected):
-			return classify(ctx, err)
+			return err
 		}
 		// The master tries the codec before it makes a table with it.
 		refused = err
 		s.logger.Debug("cluster refused compression", "table", t.Name, "compression", codec, "err", err)
 	}
-	return classify(ctx, refused)
+	return refused
 }
 
 func schema(t store.Table, codec string) wire.TableSchema {

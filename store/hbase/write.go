@@ -21,10 +21,9 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	order, err := s.prepare(ctx, b)
-	if err != nil || len(order) == 0 {
-		return err
-	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	order := sorted(b)
 	now := s.now()
 	var errs []error
 	for len(order) > 0 {
@@ -39,27 +38,17 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	return errors.Join(errs...)
 }
 
-// prepare checks tables and families and returns the order in which the mutations are sent.
-func (s *Store) prepare(ctx context.Context, b *store.Batch) ([]int, error) {
+// sorted returns the order in which the mutations are sent.
+func sorted(b *store.Batch) []int {
 	order := make([]int, b.Len())
-	var table string
-	var family []byte
 	for i := range order {
 		order[i] = i
-		m := b.At(i)
-		if m.Table == table && bytes.Equal(m.Family, family) {
-			continue
-		}
-		table, family = m.Table, m.Family
-		if err := s.family(ctx, table, string(family)); err != nil {
-			return nil, err
-		}
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		x, y := b.At(i), b.At(j)
 		return cmp.Or(cmp.Compare(x.Table, y.Table), bytes.Compare(x.Row, y.Row))
 	})
-	return order, nil
+	return order
 }
 
 func (s *Store) applyTable(ctx context.Context, b *store.Batch, table string, order []int, now int64) error {
@@ -120,8 +109,5 @@ func (s *Store) ready(ctx context.Context, c store.Coord) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	return s.family(ctx, c.Table, c.Family)
+	return s.enter(ctx)
 }

@@ -45,6 +45,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// Timeout is the most time that a verb takes: Config.OperationTimeout, or its default.
+func (c *Client) Timeout() time.Duration { return c.cfg.OperationTimeout }
+
 // ClusterID is the id the cluster gave itself when it was set up.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	var id string
