@@ -66,7 +66,8 @@ var mayImport = map[string][]string{
 // testsMayImport is what any package's test files may import besides: real stores, the harness, and the write path with
 // what it needs, which fills a store for the tests of the read path.
 var testsMayImport = []string{
-	"store/pebble", "store/hbase", "store/hbase/client", "store/storetest", "cmd/promtsd/promtest", "mapping/ingest",
+	"store/pebble", "store/hbase", "store/hbase/client", "store/storetest", "store/storetest/child", "cmd/promtsd/promtest",
+	"mapping/ingest",
 	"store/cellio", "store/hbase/hbasetest",
 	"mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/pack", "mapping/uid", "store",
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,18 @@ func Prometheus(t testing.TB) string {
 // an unchanged tree cost about a second.
 func Promtsd(t testing.TB) string {
 	t.Helper()
-	path, err := promtsdBinary(t)
+	return promtsdWith(t, "")
+}
+
+// TorturablePromtsd is as Promtsd, built with the tag torture: it takes faults from the file PROMTSD_TORTURE.
+func TorturablePromtsd(t testing.TB) string {
+	t.Helper()
+	return promtsdWith(t, "torture")
+}
+
+func promtsdWith(t testing.TB, tag string) string {
+	t.Helper()
+	path, err := promtsdBinary(tag)
 	if err != nil {
 		t.Fatalf("provide a promtsd binary: %v", err)
 	}
@@ -99,7 +111,7 @@ func prometheusName(module string) (string, error) {
 	return "prometheus-" + version + "-" + hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-func promtsdBinary(testing.TB) (string, error) {
+func promtsdBinary(tag string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -109,14 +121,14 @@ func promtsdBinary(testing.TB) (string, error) {
 		return "", err
 	}
 	// One name per working tree: two clones on one machine do not take each other's program.
-	tree := sha256.Sum256([]byte(root))
+	tree := sha256.Sum256([]byte(root + tag))
 	path := filepath.Join(cache, "promtsd-"+hex.EncodeToString(tree[:8]))
 	unlock, err := child.Lock(path + ".lock")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return path, goBuild(root, path, "github.com/promtsd/promtsd/cmd/promtsd")
+	return path, goBuild(root, path, "github.com/promtsd/promtsd/cmd/promtsd", "-tags="+tag)
 }
 
 // moduleRoot is the directory of the go.mod that rules the test's working directory, which go test sets to the
@@ -144,8 +156,9 @@ func cacheDir() (string, error) {
 
 // goBuild builds pkg as the module in dir sees it. Version control stamps are left out: a test does not need them, and
 // with them every commit would link again.
-func goBuild(dir, out, pkg string) error {
-	_, err := goOutput(dir, "build", "-buildvcs=false", "-o", out, pkg)
+func goBuild(dir, out, pkg string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", out}, flags, []string{pkg})
+	_, err := goOutput(dir, args...)
 	return err
 }
 

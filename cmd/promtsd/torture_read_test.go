@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+)
+
+// tortureAccess is a way to ask for what a group wrote.
+type tortureAccess string
+
+const (
+	accessSamples tortureAccess = "remote read, samples"
+	accessChunks  tortureAccess = "remote read, streamed"
+	accessPromQL  tortureAccess = "PromQL"
+)
+
+var tortureAccesses = []tortureAccess{accessSamples, accessChunks, accessPromQL}
+
+// errNotWhole says that an answer came with a warning.
+var errNotWhole = errors.New("promtsd warned that samples may be missing")
+
+// tortureReader asks one node for what senders wrote.
+type tortureReader struct {
+	*torture
+	node   *tortureNode
+	client *http.Client
+}
+
+// run reads until there was enough: a random group, all of it or a part, in one way after the other.
+func (r *tortureReader) run(ctx context.Context) {
+	defer r.client.CloseIdleConnections()
+	for turn := 0; !r.enough.Load() && ctx.Err() == nil; turn++ {
+		url := r.node.url()
+		if rand.IntN(4) == 0 {
+			url = r.node.front.url()
+		}
+		g := r.someGroup()
+		mint, maxt := r.span()
+		if rand.IntN(2) == 0 {
+			mint += rand.Int64N(maxt - mint)
+			maxt = min(maxt, mint+rand.Int64N(int64(5*time.Hour/time.Millisecond)))
+		}
+		err := r.read(ctx, url, tortureAccesses[turn%len(tortureAccesses)], g, mint, maxt)
+		switch {
+		case err == nil:
+			r.counts.add("read", 1)
+		case errors.Is(err, errNotWhole):
+			r.counts.add("read with a warning", 1)
+		default:
+			r.counts.add("not read", 1)
+			pause(ctx, 100*time.Millisecond)
+		}
+		pause(ctx, rand.N(150*time.Millisecond))
+	}
+}
+
+// span is the time in which all samples of the senders are.
+func (x *torture) span() (mint, maxt int64) {
+	now := time.Now()
+	return x.started.Add(-40 * time.Hour).UnixMilli(), now.UnixMilli()
+}
+
+// read asks for a group and checks the answer. An error says that there was none, or one that may not be whole.
+func (r *tortureReader) read(ctx context.Context, url string, how tortureAccess, g group, mint, maxt int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if g.sender >= 0 && r.senders[g.sender].kind == histograms {
+		how = accessPromQL // what decodes the others' answers knows no histograms
+	}
+	question := reading{group: g, mint: mint, maxt: maxt, whole: true, series: map[string][]reported{}}
+	lives := r.node.life()
+	warned, err := warnings(ctx, r.node.url())
+	if err != nil {
+		return err
+	}
+	question.begun = r.history.now()
+	if how == accessPromQL {
+		err = r.askPromQL(ctx, url, &question)
+	} else {
+		err = r.askRemote(ctx, url, how, &question)
+	}
+	if err != nil {
+		return err
+	}
+	question.ended = r.history.now()
+	if how != accessPromQL { // whose warnings are in the answer
+		after, err := warnings(ctx, r.node.url())
+		question.whole = err == nil && after == warned && r.node.life() == lives
+	}
+	problems := r.history.check(question)
+	for _, p := range problems[:min(len(problems), 3)] {
+		r.problem("%s from %s of sender %d, era %d (%d of %d problems): %s",
+			how, r.node.name, g.sender, g.era, min(len(problems), 3), len(problems), p)
+	}
+	if !question.whole {
+		return errNotWhole
+	}
+	return nil
+}
+
+func (r *tortureReader) askRemote(ctx context.Context, url string, how tortureAccess, question *reading) error {
+	form := prompb.ReadRequest_STREAMED_XOR_CHUNKS
+	if how == accessSamples {
+		form = prompb.ReadRequest_SAMPLES
+	}
+	answer, err := postRead(ctx, r.client, url, form, []*prompb.Query{{
+		StartTimestampMs: question.mint, EndTimestampMs: question.maxt,
+		Matchers: []*prompb.LabelMatcher{
+			{Type: prompb.LabelMatcher_EQ, Name: "job", Value: "torture"},
+			{Type: prompb.LabelMatcher_EQ, Name: "sender", Value: strconv.Itoa(question.sender)},
+			{Type: prompb.LabelMatcher_EQ, Name: "era", Value: strconv.Itoa(question.era)},
+		},
+	}})
+	if err != nil {
+		if strings.HasPrefix(err.Error(), "400") {
+			r.problem("a remote read of %s was answered %v", r.node.name, err)
+		}
+		return err
+	}
+	for _, s := range answer[0] {
+		name := s.labels.String()
+		if _, twice := question.series[name]; twice {
+			r.problem("%s of %s has the series %s twice", how, r.node.name, name)
+		}
+		points := []reported{}
+		for _, p := range s.samples {
+			points = append(points, reported{p.T, p.V})
+		}
+		question.series[name] = points
+	}
+	return nil
+}
+
+// askPromQL asks for the samples themselves: an instant query of a range.
+func (r *tortureReader) askPromQL(ctx context.Context, base string, question *reading) error {
+	form := url.Values{
+		"query": {fmt.Sprintf(`{job="torture", sender="%d", era="%d"}[%dms]`,
+			question.sender, question.era, question.maxt-question.mint+1)}, // its left end is open
+		"time": {strconv.FormatFloat(float64(question.maxt)/1000, 'f', 3, 64)},
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/api/v1/query", strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Status, Error string
+		Warnings      []string
+		Data          struct {
+			Result []struct {
+				Metric     labels.Labels
+				Values     []pointJSON
+				Histograms []pointJSON
+			}
+		}
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if answer.Status != "success" {
+		if res.StatusCode == http.StatusBadRequest {
+			r.problem("a query of %s was answered %s: %s", r.node.name, res.Status, answer.Error)
+		}
+		return fmt.Errorf("%s: %s", res.Status, answer.Error)
+	}
+	question.whole = len(answer.Warnings) == 0
+	for _, s := range answer.Data.Result {
+		points := []reported{}
+		for _, p := range append(s.Values, s.Histograms...) {
+			points = append(points, reported(p))
+		}
+		question.series[s.Metric.String()] = points
+	}
+	return nil
+}
+
+// pointJSON is a point as PromQL's API writes it: a time in seconds, and a value or a histogram, of which the count is
+// kept.
+type pointJSON reported
+
+func (p *pointJSON) UnmarshalJSON(data []byte) error {
+	var t float64
+	var value json.RawMessage
+	if err := json.Unmarshal(data, &[]any{&t, &value}); err != nil {
+		return err
+	}
+	text := struct{ Count string }{}
+	var err error
+	if value[0] == '{' {
+		err = json.Unmarshal(value, &text)
+	} else {
+		err = json.Unmarshal(value, &text.Count)
+	}
+	if err != nil {
+		return err
+	}
+	p.t = int64(t*1000 + 0.5)
+	p.value, err = strconv.ParseFloat(text.Count, 64)
+	return err
+}
