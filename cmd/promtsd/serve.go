@@ -94,13 +94,14 @@ func addServe(app *kingpin.Application) (string, command) {
 		"init sets it, as the TTL of tables.").Default("0s").SetValue(&f.retention)
 	cmd.Flag("write.hold", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
 		"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
-	cmd.Flag("write.max-memory", "Memory of samples that wait. From half of it on they are stored early; beyond it requests "+
+	cmd.Flag("write.max-memory", "Memory of samples that wait, and of what finds them. From half of it on they are stored early; beyond it requests "+
 		"are answered 503, to be sent again.").Default("512MiB").BytesVar(&f.maxHeld)
 	cmd.Flag("write.lease", "How long another promtsd on the same HBase waits for a sign of life of this one before it takes "+
 		"its journal over.").Default("15s").DurationVar(&f.hold.Term)
 	cmd.Flag("write.cache-series", "Series that the write path keeps at hand, at some 500 bytes each; more than are "+
-		"active is best.").Default("1000000").IntVar(&f.cacheSeries)
-	cmd.Flag("uid.cache-entries", "Names and UIDs kept in memory, in each direction.").Default("1000000").IntVar(&f.cacheNames)
+		"active is best. With 1 KiB each memory is full: of series with very long labels fewer are kept.").Default("1000000").IntVar(&f.cacheSeries)
+	cmd.Flag("uid.cache-entries", "Names and UIDs kept in memory, in each direction, at some 150 bytes "+
+		"each; fewer if the names have more than 128 bytes on average.").Default("1000000").IntVar(&f.cacheNames)
 
 	cmd.Flag("read.max-concurrent", "Remote reads served at a time; others wait.").Default("10").IntVar(&f.read.MaxConcurrent)
 	cmd.Flag("read.max-request-bytes", "Largest remote-read request.").Default("4MiB").BytesVar(&f.maxRequest)

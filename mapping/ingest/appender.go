@@ -165,6 +165,7 @@ type job struct {
 	tsuid   []byte
 	indexed []indexedDay
 	beside  beside
+	seat    seatOf // of the series that was made last
 
 	numbers []uint32 // of the request's symbols
 	epoch   uint32   // of the numbers

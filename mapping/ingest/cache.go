@@ -5,11 +5,12 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // cache finds a series by its label bytes. They are compared, not only hashed, so that two series can never be mixed.
-// It holds a bounded number of series and drops, approximately, those not used for longest (CLOCK: a hand goes round
-// and drops the first entry that was not used since it last passed).
+// It holds a bounded number of entries, in bounded memory, and drops, approximately, those not used for longest (CLOCK: a hand
+// goes round and drops the first entry that was not used since it last passed).
 //
 // A series is held under its label bytes with sorted labels and no empty values, and under each other form in which a
 // sender wrote it; the table below sees to it that there is one *series for all.
@@ -26,7 +27,17 @@ type shard struct {
 	ring    []*entry
 	hand    int
 	limit   int
+	bytes   int // of the entries and their series; bounded by shareBytes for each entry of the limit
 }
+
+const (
+	// shareBytes is the memory that an entry may take on average: several hundred bytes of labels are in it.
+	shareBytes = 1 << 10
+	// entryBytes is what an entry takes besides its key and its series, with its places in the map and in the ring.
+	entryBytes = int(unsafe.Sizeof(entry{})) + 40
+)
+
+func (e *entry) bytes() int { return entryBytes + len(e.raw) + e.series.bytes() }
 
 type entry struct {
 	raw    []byte
@@ -122,21 +133,38 @@ func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 	if held == new {
 		new.startAfter(c.floor.Load())
 	}
-	e := &entry{raw: raw, series: held, seat: seatOf{held.lot, held.number}, hash: hash, next: s.entries[hash], nameless: held.nameless}
-	if len(s.ring) < s.limit {
-		s.ring = append(s.ring, e)
-	} else {
-		for s.ring[s.hand].state.And(^uint32(entryUsed))&entryUsed != 0 {
-			s.hand = (s.hand + 1) % len(s.ring)
-		}
-		s.remove(s.ring[s.hand])
-		c.table.release(s.ring[s.hand].series)
-		s.ring[s.hand] = e
+	e := &entry{raw: raw, series: held, seat: seatOf{held.lot, held.number}, hash: hash, nameless: held.nameless}
+	full := false
+	for len(s.ring) > 0 && (len(s.ring) >= s.limit || s.bytes+e.bytes() > s.limit*shareBytes) {
+		full = true
+		c.table.release(s.drop())
+	}
+	e.next = s.entries[hash] // drop may have taken the head away
+	s.ring = append(s.ring, e)
+	s.bytes += e.bytes()
+	if last := len(s.ring) - 1; full { // in place of what was dropped: the hand comes to it last
+		s.ring[s.hand], s.ring[last] = e, s.ring[s.hand]
 		s.hand = (s.hand + 1) % len(s.ring)
-		e.next = s.entries[hash] // remove may have taken the head away
 	}
 	s.entries[hash] = e
 	return held
+}
+
+// drop drops the entry that was not used for longest, about, and returns its series.
+func (s *shard) drop() *series {
+	for s.ring[s.hand].state.And(^uint32(entryUsed))&entryUsed != 0 {
+		s.hand = (s.hand + 1) % len(s.ring)
+	}
+	old, last := s.ring[s.hand], len(s.ring)-1
+	s.remove(old)
+	s.bytes -= old.bytes()
+	s.ring[s.hand] = s.ring[last]
+	s.ring[last] = nil
+	s.ring = s.ring[:last]
+	if s.hand == last {
+		s.hand = 0
+	}
+	return old.series
 }
 
 // gave notes that a cell timestamp was given to a series.
@@ -170,14 +198,14 @@ func (s *shard) remove(old *entry) {
 	}
 }
 
-// len is the number of series held.
-func (c *cache) len() int {
-	n := 0
+// size is the number of entries held, and the memory that they and their series take.
+func (c *cache) size() (entries, bytes int) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.RLock()
-		n += len(s.ring)
+		entries += len(s.ring)
+		bytes += s.bytes
 		s.mu.RUnlock()
 	}
-	return n
+	return entries, bytes
 }

@@ -87,8 +87,8 @@ func TestCache_HoldsTheLatestUpToItsBound(t *testing.T) {
 					held++
 				}
 			}
-			if held != c.len() || held > limit {
-				t.Fatalf("the chains hold %d series, the ring %d, the bound is %d", held, c.len(), limit)
+			if listed, _ := c.size(); held != listed || held > limit {
+				t.Fatalf("the chains hold %d series, the ring %d, the bound is %d", held, listed, limit)
 			}
 		}
 	})
@@ -104,7 +104,7 @@ func TestCache_KeepsWhatIsUsed(t *testing.T) {
 			t.Fatalf("the series that is used all the time was dropped after %d others", i+1)
 		}
 	}
-	if got := c.len(); got != 4 {
+	if got, _ := c.size(); got != 4 {
 		t.Errorf("holds %d series, want 4", got)
 	}
 }
@@ -144,7 +144,7 @@ func TestCache_ServesManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := c.len(); got > 6 {
+	if got, _ := c.size(); got > 6 {
 		t.Errorf("two shards of 3 hold %d series", got)
 	}
 }

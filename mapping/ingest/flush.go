@@ -60,8 +60,8 @@ func (f *flusher) flush(ctx context.Context, b *bucket) error {
 	b.mu.Unlock()
 
 	var err error
-	done := 0 // members[:done] are flushed
-	for done < len(members) && err == nil {
+	var done place // what comes before it is flushed
+	for done.member < len(members) && err == nil {
 		next := f.take(members, done)
 		if err = f.write(ctx); err == nil {
 			f.settle()
@@ -80,22 +80,34 @@ func (f *flusher) flush(ctx context.Context, b *bucket) error {
 	return err
 }
 
-// take gathers the rows of members from one position on, and returns the position it stopped at.
-func (f *flusher) take(members []*series, from int) (next int) {
+// place is where a flush has got to in a list of members.
+type place struct {
+	member int
+	base   uint32 // rows of this member before it are done
+}
+
+// take gathers the rows of members from one place on, and returns the place it stopped at. A flush takes what waited when it
+// began: what comes meanwhile is left to the next, where it is of rows that are behind.
+func (f *flusher) take(members []*series, from place) (next place) {
 	f.rows, f.keys, f.bytes, f.latest = f.rows[:0], f.keys[:0], 0, 0
 	now := f.a.Now().Unix()
-	for next = from; next < len(members) && len(f.rows) < flushRows/f.a.lanes && f.bytes < flushBytes/f.a.lanes; next++ {
-		s := members[next]
+	for next = from; next.member < len(members); next = (place{member: next.member + 1}) {
+		s := members[next.member]
 		s.lock()
 		// Cells are ordered by their timestamps, which follow the times at which their samples came.
 		t := max(s.arrived, s.runTime+1)
-		for _, r := range s.others() {
+		full := false
+		for r := range s.rowsFrom(next.base) {
+			if full = len(f.rows) >= flushRows/f.a.lanes || f.bytes >= flushBytes/f.a.lanes; full {
+				next.base = r.base
+				break
+			}
 			f.takeRow(s, r, t, now)
 		}
-		if s.current.open {
-			f.takeRow(s, &s.current, t, now)
-		}
 		s.unlock()
+		if full {
+			break
+		}
 	}
 	for i := range f.rows {
 		r := &f.rows[i]
@@ -328,21 +340,23 @@ func (f *flusher) relist(b *bucket, members []*series) {
 	scarce := a.table.held.Load() > a.Hold.MaxMemory/4
 	for _, s := range members {
 		s.lock()
-		s.setOthers(slices.DeleteFunc(s.others(), func(r *openRow) bool {
-			if r.pending() {
-				return false
+		if s.earlier != nil {
+			freed += s.earlier.drop(func(r *openRow) bool { return !r.pending() })
+			if len(s.earlier.pieces) == 0 {
+				s.earlier = nil
+				freed += listBytes
 			}
-			freed += cap(r.points)
-			return true
-		}))
+		}
 		c := &s.current
 		if scarce && len(c.points) == 0 {
 			freed += cap(c.points)
 			c.points = nil
 		}
-		s.member = c.pending() || len(s.others()) > 0
+		s.member = c.pending() || s.earlier != nil
 		if s.member {
 			kept = append(kept, s)
+		} else {
+			freed += memberBytes
 		}
 		idle := s.idle()
 		s.unlock()

@@ -60,17 +60,17 @@ func (a *Appender) placeHistograms(
 		s := a.lock(j.series[series])
 		defer s.unlock()
 		j.series[series] = s
-		row := s.openRow(mapping.BaseTime(at), a.startBase)
+		row, opened := s.openRow(mapping.BaseTime(at), a.startBase)
 		if !row.indexed {
 			a.putIndex(j, s, index.DayOf(at), t.now)
 		}
 		if !row.waiting() {
-			a.note(s, number)
+			grown += a.note(s, number)
 		}
 		row.mixed = true
 		more, repeat := row.addPoint(offsetOf(at), j.point)
 		s.arrived = max(s.arrived, t.now)
-		grown += more
+		grown += opened + more
 		if repeat {
 			repeats++
 		}

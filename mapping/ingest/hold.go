@@ -71,15 +71,21 @@ type bucket struct {
 	taken   uint64 // the same for samples that a flush has taken
 }
 
-// note lists a series whose oldest waiting sample is of a journal entry. s must be locked.
-func (b *bucket) note(s *series, number uint64) {
+// memberBytes is what a bucket's list takes of memory for a series: it grows by a quarter or more.
+const memberBytes = 12
+
+// note lists a series whose oldest waiting sample is of a journal entry, and says by how many bytes the list grew. s must be
+// locked.
+func (b *bucket) note(s *series, number uint64) (grown int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.oldest = min(b.oldest, number)
-	if !s.member {
-		s.member = true
-		b.members = append(b.members, s)
+	if s.member {
+		return 0
 	}
+	s.member = true
+	b.members = append(b.members, s)
+	return memberBytes
 }
 
 var errNoJournal = fmt.Errorf("%w: the journal is not open", store.ErrUnavailable)
@@ -220,7 +226,9 @@ func (a *Appender) placeSeries(
 		offset := sample.T - int64(row.base)*1000
 		if uint64(offset) >= mapping.HourMs || !row.open {
 			base := mapping.BaseTime(sample.T)
-			row = s.openRow(base, a.startBase)
+			var opened int
+			row, opened = s.openRow(base, a.startBase)
+			grown += opened
 			offset = sample.T - int64(base)*1000
 		}
 		if !row.indexed {
@@ -231,7 +239,7 @@ func (a *Appender) placeSeries(
 			}
 		}
 		if !row.waiting() {
-			a.note(s, number)
+			grown += a.note(s, number)
 		}
 		more, repeat := row.add(uint32(offset), sample.V)
 		if repeat {
@@ -243,12 +251,12 @@ func (a *Appender) placeSeries(
 	return grown, repeats, refused
 }
 
-// note lists a series that has samples of a journal entry to be flushed. s must be locked.
-func (a *Appender) note(s *series, number uint64) {
+// note lists a series that has samples of a journal entry to be flushed, and says by how many bytes that takes. s must be locked.
+func (a *Appender) note(s *series, number uint64) (grown int) {
 	if s.bucket == 0 {
 		s.bucket = uint16(a.bucketOf(s)) + 1
 	}
-	a.buckets[s.bucket-1].note(s, number)
+	return a.buckets[s.bucket-1].note(s, number)
 }
 
 // Held calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID that
@@ -264,13 +272,13 @@ func (a *Appender) Held(
 			continue
 		}
 		s.lock()
-		for _, r := range s.others() {
-			if len(r.points) > 0 && r.base >= from && r.base <= to {
+		for r := range s.rowsFrom(from) {
+			if r.base > to {
+				break
+			}
+			if len(r.points) > 0 {
 				f(i, r.base, r.points)
 			}
-		}
-		if r := &s.current; len(r.points) > 0 && r.base >= from && r.base <= to {
-			f(i, r.base, r.points)
 		}
 		s.unlock()
 	}

@@ -15,7 +15,7 @@ func newLot(base uint32) []*series {
 	for i := range all {
 		all[i] = &series{lot: l, number: uint8(i)}
 		all[i].lock()
-		row := all[i].openRow(base, 0)
+		row, _ := all[i].openRow(base, 0)
 		row.indexed = true
 		row.add(0, float64(i))
 		l.table.held.Add(int64(cap(row.points)))

@@ -40,7 +40,14 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 			r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "promtsd_ingest_" + name, Help: help}, value))
 		}
 	}
-	gauge("cached_series", "Series in the series cache.", func() float64 { return float64(a.cache.len()) })
+	gauge("cached_series", "Series in the series cache.", func() float64 {
+		entries, _ := a.cache.size()
+		return float64(entries)
+	})
+	gauge("cached_series_bytes", "Memory of the series cache.", func() float64 {
+		_, bytes := a.cache.size()
+		return float64(bytes)
+	})
 	gauge("held_bytes", "Memory of samples that are in the journal and not yet in the data table.",
 		func() float64 { return float64(a.table.held.Load()) })
 	return metrics{

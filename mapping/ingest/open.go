@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -22,8 +23,11 @@ type openRow struct {
 
 const (
 	firstPoints = 64 // bytes that a row begins with: five points or more
-	// maxPointBytes bounds a cell, and how far back a repeat is looked for: some 3,000 points.
+	// maxPointBytes bounds a cell: some 3,000 points.
 	maxPointBytes = 32 << 10
+	// maxRepeatBytes bounds the rows in which repeats are looked for, as the whole row is gone through: some 800 points. In a
+	// longer one a repeat takes memory until the next flush.
+	maxRepeatBytes = 8 << 10
 )
 
 // waiting says whether there are points that no flush has taken yet.
@@ -71,9 +75,9 @@ func (r *openRow) addPoint(offsetMs uint32, point []byte) (grown int, repeat boo
 	return cap(r.points) - before, false
 }
 
-// repeats says whether the latest point at an offset, not too far back, has the same bytes.
+// repeats says whether the latest point at an offset has the same bytes.
 func (r *openRow) repeats(offsetMs uint32, point []byte) bool {
-	return len(r.points) <= maxPointBytes && bytes.Equal(mapping.FindPoint(r.points, offsetMs), point)
+	return len(r.points) <= maxRepeatBytes && bytes.Equal(mapping.FindPoint(r.points, offsetMs), point)
 }
 
 // settle removes the points that a flush has taken: they are in the store.
@@ -89,35 +93,43 @@ func (r *openRow) settle() {
 func (r *openRow) pending() bool { return len(r.points) > 0 || r.cells > 1 }
 
 // openRow returns the row of a base time, and opens it if need be. startBase is the hour in which promtsd started: the row may
-// have cells from before.
-func (s *series) openRow(base, startBase uint32) *openRow {
+// have cells from before. grown is by how many bytes the memory of the series grew.
+func (s *series) openRow(base, startBase uint32) (row *openRow, grown int) {
 	c := &s.current
 	switch {
 	case c.open && base == c.base:
-		return c
+		return c, 0
 	case !c.open || base > c.base:
 		fresh := openRow{base: base, open: true}
 		if c.open && c.pending() {
 			old := *c
-			s.setOthers(append(s.others(), &old))
+			grown = s.insert(&old)
 		} else {
 			fresh.points = c.points
 		}
 		*c = fresh
 	default:
-		i, found := slices.BinarySearchFunc(s.others(), base, func(r *openRow, base uint32) int {
-			return int(int64(r.base) - int64(base))
-		})
-		if found {
-			return s.others()[i]
+		if r := s.earlier.find(base); r != nil {
+			return r, 0
 		}
 		c = &openRow{base: base, open: true}
-		s.setOthers(slices.Insert(s.others(), i, c))
+		grown = s.insert(c)
 	}
 	if base == startBase {
 		c.cells = 1
 	}
-	return c
+	return c, grown
+}
+
+// insert puts a row among those before the current one.
+func (s *series) insert(r *openRow) (grown int) {
+	grown = rowBytes
+	if s.earlier == nil {
+		s.earlier = new(rowList)
+		grown += listBytes
+	}
+	s.earlier.insert(r)
+	return grown
 }
 
 // find returns the row of a base time, nil if there is none.
@@ -125,13 +137,22 @@ func (s *series) find(base uint32) *openRow {
 	if s.current.open && s.current.base == base {
 		return &s.current
 	}
-	for _, r := range s.others() {
-		if r.base == base {
-			return r
+	return s.earlier.find(base)
+}
+
+// rowsFrom yields the rows from a base time on.
+func (s *series) rowsFrom(base uint32) iter.Seq[*openRow] {
+	return func(yield func(*openRow) bool) {
+		for r := range s.earlier.from(base) {
+			if !yield(r) {
+				return
+			}
+		}
+		if s.current.open && s.current.base >= base {
+			yield(&s.current)
 		}
 	}
-	return nil
 }
 
 // idle says that the series has nothing to flush. The series must be locked.
-func (s *series) idle() bool { return len(s.others()) == 0 && len(s.current.points) == 0 && !s.member }
+func (s *series) idle() bool { return s.earlier == nil && len(s.current.points) == 0 && !s.member }

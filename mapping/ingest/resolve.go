@@ -52,11 +52,7 @@ func (a *Appender) resolve(
 		return err
 	}
 	made := make(map[string]*series) // by sorted labels: a series may stand in the request more than once
-	var seat seatOf
-	for n, d := range drafts {
-		if seat.number = uint8(n % neighbours); seat.number == 0 {
-			seat.lot = &lot{table: a.table}
-		}
+	for _, d := range drafts {
 		rs := req.Series[d.position]
 		hash := maphash.Bytes(a.cache.seed, d.sorted)
 		s := made[string(d.sorted)]
@@ -64,7 +60,7 @@ func (a *Appender) resolve(
 			s = a.cache.get(hash, d.sorted)
 		}
 		if s == nil {
-			if s, err = a.build(d, uids, seat); err != nil {
+			if s, err = a.build(d, uids, j.nextSeat(a.table)); err != nil {
 				err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err)
 				reason := mapping.ReasonInvalidLabels
 				switch {
@@ -195,6 +191,14 @@ func newDraft(position int, ls []label, size int, names *nameList) draft {
 		d.tags = append(d.tags, [2]int{names.add(mapping.Tagk, mapping.NoTagk), names.add(mapping.Tagv, mapping.NoTagv)})
 	}
 	return d
+}
+
+// nextSeat is for a new series: in the lot of the one before, unless that is full.
+func (j *job) nextSeat(t *table) seatOf {
+	if j.seat.number++; j.seat.lot == nil || j.seat.number == neighbours {
+		j.seat = seatOf{lot: &lot{table: t}}
+	}
+	return j.seat
 }
 
 // build makes the series of a draft whose UIDs are assigned.

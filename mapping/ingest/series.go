@@ -11,13 +11,13 @@ import (
 type series struct {
 	lot *lot // has the lock that guards what follows
 	// Points that wait for their flush, on the journal road.
-	current openRow     // the latest hour
-	bucket  uint16      // by which bucket it is flushed
-	member  bool        // the bucket lists it
-	dropped bool        // the table does not hold it
-	refs    int32       // label bytes in the cache; guarded by the table
-	arrived int64       // the clock when the latest point came
-	earlier *[]*openRow // hours before the current one that have points, ascending; nil: none
+	current openRow  // the latest hour
+	bucket  uint16   // by which bucket it is flushed
+	member  bool     // the bucket lists it
+	dropped bool     // the table does not hold it
+	refs    int32    // label bytes in the cache; guarded by the table
+	arrived int64    // the clock when the latest point came
+	earlier *rowList // hours before the current one that have points; nil: none
 
 	tsuid string
 
@@ -31,20 +31,6 @@ type series struct {
 	nameless bool  // it has no metric name
 	number   uint8 // of its seat in the lot
 	days     uint64
-}
-
-// others lists the rows of earlier hours.
-func (s *series) others() []*openRow {
-	if s.earlier == nil {
-		return nil
-	}
-	return *s.earlier
-}
-
-func (s *series) setOthers(rows []*openRow) {
-	if s.earlier = nil; len(rows) > 0 {
-		s.earlier = &rows
-	}
 }
 
 // cellTime returns the cell timestamp for a sample at t; now is the clock. The series must be locked.

@@ -8,9 +8,11 @@ import (
 
 // cache is a bounded map for many readers. It forgets what was not read for a while, by the CLOCK rule: entries stand
 // in a ring, a read marks its entry, and the hand of a full ring takes the next unmarked one and unmarks those it
-// passes. A read thus takes a read lock only, of one of several shards.
+// passes. A read thus takes a read lock only, of one of several shards. It is bounded in memory, too: long texts count as
+// several entries.
 type cache[K comparable, V any] struct {
 	hash   func(maphash.Seed, K) uint64
+	size   func(K, V) int // bytes of the texts of an entry
 	seed   maphash.Seed
 	mask   uint64
 	shards []shard[K, V]
@@ -22,8 +24,9 @@ type shard[K comparable, V any] struct {
 	ring  []*cacheEntry[K, V]
 	hand  int
 	limit int
+	bytes int // of the entries' texts; bounded by shareBytes for each entry of the limit
 
-	_ [40]byte // the locks of two shards do not share a cache line
+	_ [32]byte // the locks of two shards do not share a cache line
 }
 
 type cacheEntry[K comparable, V any] struct {
@@ -37,13 +40,16 @@ const (
 	minShardLimit = 64 // below it, uneven hashing would cost much of the bound
 )
 
+// shareBytes is how long the text of an entry may be on average. Beside it an entry takes some 130 bytes.
+const shareBytes = 128
+
 // newCache makes a cache of at most limit entries, 1 or more.
-func newCache[K comparable, V any](limit int, hash func(maphash.Seed, K) uint64) *cache[K, V] {
+func newCache[K comparable, V any](limit int, hash func(maphash.Seed, K) uint64, size func(K, V) int) *cache[K, V] {
 	n := 1
 	for n < maxShards && limit/(2*n) >= minShardLimit {
 		n *= 2
 	}
-	c := &cache[K, V]{hash: hash, seed: maphash.MakeSeed(), mask: uint64(n - 1), shards: make([]shard[K, V], n)}
+	c := &cache[K, V]{hash: hash, size: size, seed: maphash.MakeSeed(), mask: uint64(n - 1), shards: make([]shard[K, V], n)}
 	for i := range c.shards {
 		c.shards[i].index = make(map[K]*cacheEntry[K, V])
 		c.shards[i].limit = limit / n
@@ -76,18 +82,35 @@ func (c *cache[K, V]) put(key K, value V) {
 	if s.index[key] != nil {
 		return
 	}
-	e := &cacheEntry[K, V]{key: key, value: value}
-	s.index[key] = e
-	if len(s.ring) < s.limit {
-		s.ring = append(s.ring, e)
-		return
+	e, size := &cacheEntry[K, V]{key: key, value: value}, c.size(key, value)
+	full := false
+	for len(s.ring) > 0 && (len(s.ring) >= s.limit || s.bytes+size > s.limit*shareBytes) {
+		full = true
+		old := s.drop()
+		s.bytes -= c.size(old.key, old.value)
 	}
+	s.index[key] = e
+	s.ring = append(s.ring, e)
+	s.bytes += size
+	if last := len(s.ring) - 1; full { // in place of what was dropped: the hand comes to it last
+		s.ring[s.hand], s.ring[last] = e, s.ring[s.hand]
+		s.hand = (s.hand + 1) % len(s.ring)
+	}
+}
+
+// drop takes out the entry that the hand comes to first and that was not read since it last did.
+func (s *shard[K, V]) drop() *cacheEntry[K, V] {
 	for s.ring[s.hand].read.Swap(false) {
 		s.hand = (s.hand + 1) % len(s.ring)
 	}
-	delete(s.index, s.ring[s.hand].key)
-	s.ring[s.hand] = e
-	s.hand = (s.hand + 1) % len(s.ring)
+	old, last := s.ring[s.hand], len(s.ring)-1
+	delete(s.index, old.key)
+	s.ring[s.hand], s.ring[last] = s.ring[last], nil
+	s.ring = s.ring[:last]
+	if s.hand == last {
+		s.hand = 0
+	}
+	return old
 }
 
 func hashName(seed maphash.Seed, k nameKey) uint64 {

@@ -2,6 +2,7 @@ package uid
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -24,7 +25,7 @@ func (c *cache[K, V]) len() int {
 
 func TestCache_KeepsItsBound(t *testing.T) {
 	for _, limit := range []int{1, 2, 63, 128, 1000, 5000} {
-		c := newCache[nameKey, int](limit, hashName)
+		c := newCache(limit, hashName, func(k nameKey, _ int) int { return len(k.text) })
 		for i := range 20_000 {
 			c.put(nameKey{text: fmt.Sprint(i)}, i)
 			if v, ok := c.get(nameKey{text: fmt.Sprint(i)}); !ok || v != i {
@@ -37,8 +38,31 @@ func TestCache_KeepsItsBound(t *testing.T) {
 	}
 }
 
+func TestCache_IsBoundedByMemory(t *testing.T) {
+	const limit = 2048
+	c := newCache(limit, hashID, func(_ ID, text string) int { return len(text) })
+	long := strings.Repeat("x", 8000)
+	for i := range 20_000 {
+		c.put(ID{UID: mapping.UID(i)}, long[:i%8000])
+	}
+	bytes := 0
+	for i := range c.shards {
+		held := 0
+		for _, e := range c.shards[i].ring {
+			held += len(e.value)
+		}
+		if held != c.shards[i].bytes {
+			t.Errorf("%d bytes are counted, held are %d", c.shards[i].bytes, held)
+		}
+		bytes += held
+	}
+	if n := c.len(); bytes > limit*shareBytes || bytes < limit*shareBytes/2 || n < 0 {
+		t.Errorf("%d entries have %d bytes, want %d at most", n, bytes, limit*shareBytes)
+	}
+}
+
 func TestCache_KeepsWhatIsRead(t *testing.T) {
-	c := newCache[ID, int](100, hashID)
+	c := newCache(100, hashID, func(ID, int) int { return 0 })
 	c.put(ID{UID: 1}, 1)
 	for i := range 10_000 {
 		if v, ok := c.get(ID{UID: 1}); !ok || v != 1 {
@@ -52,7 +76,7 @@ func TestCache_KeepsWhatIsRead(t *testing.T) {
 }
 
 func TestCache_KeyKeepsItsValue(t *testing.T) {
-	c := newCache[ID, int](10, hashID)
+	c := newCache(10, hashID, func(ID, int) int { return 0 })
 	c.put(ID{UID: 1}, 1)
 	c.put(ID{UID: 1}, 2)
 	if v, ok := c.get(ID{UID: 1}); !ok || v != 1 {
@@ -64,7 +88,7 @@ func TestCache_KeyKeepsItsValue(t *testing.T) {
 }
 
 func TestCache_ManyAtOnce(t *testing.T) {
-	c := newCache[ID, int](1000, hashID)
+	c := newCache(1000, hashID, func(ID, int) int { return 0 })
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {

@@ -69,7 +69,7 @@ type Config struct {
 	Table        string                // the UID table, with families id and name; required
 	Schema       mapping.Schema        // widths of the UIDs; required
 	Names        mapping.Names         // how names are spelt in the table
-	CacheEntries int                   // most entries of each cache, names and UIDs; default 1<<20
+	CacheEntries int                   // most entries of each cache, names and UIDs, fewer if texts are long; default 1<<20
 	Registerer   prometheus.Registerer // default: metrics are kept but not registered
 	Logger       *slog.Logger          // default: none
 }
@@ -132,8 +132,8 @@ func New(c Config) *Registry {
 		names:   c.Names,
 		logger:  c.Logger,
 		metrics: newMetrics(c.Registerer, c.Schema),
-		uids:    newCache[nameKey, mapping.UID](c.CacheEntries, hashName),
-		texts:   newCache[ID, string](c.CacheEntries, hashID),
+		uids:    newCache(c.CacheEntries, hashName, func(k nameKey, _ mapping.UID) int { return len(k.text) }),
+		texts:   newCache(c.CacheEntries, hashID, func(_ ID, text string) int { return len(text) }),
 		slots:   make(chan struct{}, maxFlights),
 		base:    base,
 		stop:    stop,
