@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/features"
+	"github.com/prometheus/prometheus/util/httputil"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
@@ -49,6 +51,9 @@ type Config struct {
 	// is storage.ErrOutOfBounds is answered 400, one of store.ErrUnavailable 503, any other 500.
 	OTLP storage.AppendableV2
 
+	Features []string       // of Prometheus's --enable-feature, see FeatureNames
+	Origins  *regexp.Regexp // whole origins from which browsers may ask; default any, as in Prometheus
+
 	Flags      map[string]string     // what /api/v1/status/flags shows
 	Build      v1.PrometheusVersion  // what /api/v1/status/buildinfo shows
 	Registerer prometheus.Registerer // metrics of the engine and of OTLP; nil: they are not registered
@@ -61,13 +66,18 @@ type Config struct {
 //
 //	query, query_range, query_exemplars, format_query, parse_query
 //	series, labels, label/NAME/values, metadata
-//	status/buildinfo, runtimeinfo, flags, config, tsdb, self_metrics
+//	status/buildinfo, runtimeinfo, flags, config, tsdb, walreplay, self_metrics
+//	features, notifications, notifications/live           what is enabled; there are no notifications
+//	admin/tsdb/*                                          that it is disabled
 //	targets/metadata                                      of one target, which has no labels
 //	targets, scrape_pools, rules, alerts, alertmanagers   nothing of the kind is here: empty
 //	otlp/v1/metrics                                       if Config.OTLP is given
+//
+// Two more have handlers of their own: Version and Federate.
 type Handler struct {
 	config Config
 	engine *promql.Engine
+	parse  parser.Parser
 	router *route.Router // the module's
 	otlp   http.Handler  // nil: not served
 	start  time.Time
@@ -99,6 +109,9 @@ func New(c Config) (*Handler, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Origins == nil {
+		c.Origins = anyOrigin
+	}
 	if c.Flags == nil {
 		c.Flags = map[string]string{}
 	}
@@ -114,8 +127,13 @@ func New(c Config) (*Handler, error) {
 			return nil, fmt.Errorf("%s is out of range", flag)
 		}
 	}
-	parse := bounds.Parser{Parser: parser.NewParser(parser.Options{}), MaxBytes: c.MaxQueryBytes}
-	h := &Handler{config: c, start: c.Now(), router: route.New()}
+	enabled, err := parseFeatures(c.Features)
+	if err != nil {
+		return nil, err
+	}
+	known := enabled.registry(c)
+	parse := bounds.Parser{Parser: parser.NewParser(enabled.parser()), MaxBytes: c.MaxQueryBytes}
+	h := &Handler{config: c, start: c.Now(), parse: parse, router: route.New()}
 	h.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:             c.Logger,
 		Reg:                c.Registerer,
@@ -126,10 +144,13 @@ func New(c Config) (*Handler, error) {
 		// What Prometheus has always on.
 		EnableAtModifier:         true,
 		EnableNegativeOffset:     true,
+		EnablePerStepStats:       enabled[featurePerStepStats],
+		EnableDelayedNameRemoval: enabled[featureDelayedNameRemoval],
 		NoStepSubqueryIntervalFn: func(int64) int64 { return defaultSubqueryStep.Milliseconds() },
 		Parser:                   parse,
+		FeatureRegistry:          known,
 	})
-	h.newAPI(parse).Register(h.router.WithPrefix(strings.TrimSuffix(Prefix, "/")))
+	h.newAPI(known).Register(h.router.WithPrefix(strings.TrimSuffix(Prefix, "/")))
 	if c.OTLP != nil {
 		h.otlp = newOTLP(c)
 	}
@@ -140,7 +161,7 @@ func New(c Config) (*Handler, error) {
 func (h *Handler) Close() error { return h.engine.Close() }
 
 // newAPI wires the module's handlers. Those of the routes that are not served get nothing.
-func (h *Handler) newAPI(parse parser.Parser) *v1.API {
+func (h *Handler) newAPI(known features.Collector) *v1.API {
 	nobody := absent{}
 	return v1.NewAPI(
 		boundedEngine{h.engine, h.config.MaxSubquerySteps},
@@ -154,31 +175,31 @@ func (h *Handler) newAPI(parse parser.Parser) *v1.API {
 		h.config.Flags,
 		v1.GlobalURLOptions{},
 		func(f http.HandlerFunc) http.HandlerFunc { return f }, // whether it is ready is the caller's business
-		nil, "", // the TSDB, for routes that are not served, and its directory
+		nobody, "", // the TSDB, and its directory
 		false,    // admin routes
 		false, 0, // search routes
 		h.config.Logger,
 		func(context.Context) v1.RulesRetriever { return nobody },
 		0, 1, 0, // remote read, which is served elsewhere
 		false, // agent
-		anyOrigin,
+		h.config.Origins,
 		h.runtimeInfo,
 		&h.config.Build,
-		nil, nil, // notifications
+		nobody.notifications, nobody.subscribe,
 		h.config.Gatherer,
 		nil,        // metrics of remote read
 		nil,        // the default statistics of queries
 		false, nil, // remote write
 		false, false, false, false, h.config.LookbackDelta, false, false, // OTLP
 		errorCode,
-		nil, // features
+		known,
 		v1.OpenAPIOptions{IncludePaths: []string{"/not served"}}, // its description of the API, which is wrong here
-		parse,
+		h.parse,
 	)
 }
 
-// anyOrigin is Prometheus's default for cross-origin requests. Browsers send no credentials along with them.
-var anyOrigin = regexp.MustCompile("^(?:.*)$")
+// anyOrigin is Prometheus's default. Browsers send no credentials along.
+var anyOrigin = regexp.MustCompile("^(?s:.*)$")
 
 // errorCode chooses the status where the module's choice says too little: what may pass is 503, to be tried again. The
 // module does not export the type N of its own classes of errors.
@@ -193,35 +214,48 @@ func errorCode[N any](_ N, err error) (code int, override bool) {
 
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch path, ok := strings.CutPrefix(r.URL.Path, Prefix); {
-	case ok && path == "status/tsdb":
-		h.serveCardinality(w, r)
-	case ok && (path == "metadata" || path == "targets/metadata"):
-		h.serveMetadata(w, r)
-	case ok && path == "otlp/v1/metrics" && h.otlp != nil:
-		h.otlp.ServeHTTP(w, r)
-	case ok && served(path):
-		h.router.ServeHTTP(w, r)
-	default:
-		respond(w, http.StatusNotFound, v1.Response{
-			Status: "error", ErrorType: "not_found", Error: fmt.Sprintf("nothing is served at %q", r.URL.Path),
-		})
+	path, ok := strings.CutPrefix(r.URL.Path, Prefix)
+	serve := http.HandlerFunc(h.router.ServeHTTP)
+	switch {
+	case !ok || !h.served(path):
+		serve = notFound
+	case r.Method == http.MethodOptions: // the module answers for every path
+	case path == "status/tsdb":
+		serve = h.serveCardinality
+	case path == "metadata" || path == "targets/metadata":
+		serve = h.serveMetadata
+	case path == "otlp/v1/metrics":
+		serve = h.otlp.ServeHTTP
+	default: // the module's handlers do it themselves
+		serve(w, r)
+		return
 	}
+	httputil.SetCORS(w, h.config.Origins, r)
+	serve(w, r)
 }
 
-// served says whether the module's handler of a path, below Prefix, is exposed. It lists what is, so that a new
-// version of the module opens nothing by itself.
-func served(path string) bool {
+// served says whether a path, below Prefix, is. It lists what of the module's is exposed, so that a new version of the module
+// opens nothing by itself.
+func (h *Handler) served(path string) bool {
 	switch path {
 	case "query", "query_range", "query_exemplars", "format_query", "parse_query",
-		"series", "labels",
-		"status/buildinfo", "status/runtimeinfo", "status/flags", "status/config", "status/self_metrics",
+		"series", "labels", "metadata", "targets/metadata", "features", "notifications", "notifications/live",
+		"status/buildinfo", "status/runtimeinfo", "status/flags", "status/config", "status/self_metrics", "status/tsdb",
+		"status/walreplay", "admin/tsdb/delete_series", "admin/tsdb/clean_tombstones", "admin/tsdb/snapshot",
 		"targets", "scrape_pools", "rules", "alerts", "alertmanagers":
 		return true
+	case "otlp/v1/metrics":
+		return h.otlp != nil
 	}
 	label, ok := strings.CutPrefix(path, "label/")
 	name, values := strings.CutSuffix(label, "/values")
 	return ok && values && name != "" && !strings.Contains(name, "/")
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	respond(w, http.StatusNotFound, v1.Response{
+		Status: "error", ErrorType: "not_found", Error: fmt.Sprintf("nothing is served at %q", r.URL.Path),
+	})
 }
 
 // respond writes an answer in the module's form.

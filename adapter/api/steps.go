@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -13,8 +14,9 @@ import (
 	"github.com/promtsd/promtsd/adapter/bounds"
 )
 
-// boundedEngine refuses queries whose subqueries have too many steps: the module's engine makes lists of that length before it
-// looks at any limit, and does not look at its context while a function goes over the points of one series.
+// boundedEngine makes queries that end in time. It refuses those whose subqueries have too many steps: the module's engine
+// makes lists of that length before it looks at any limit, and does not look at its context while a function goes over the
+// points of one series.
 type boundedEngine struct {
 	promql.QueryEngine
 	maxSteps int
@@ -28,19 +30,22 @@ func (e boundedEngine) NewInstantQuery(
 	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, ts time.Time,
 ) (promql.Query, error) {
 	query, err := e.QueryEngine.NewInstantQuery(ctx, q, opts, text, ts)
-	return e.judge(query, err)
+	return e.judge(ctx, query, err)
 }
 
 func (e boundedEngine) NewRangeQuery(
 	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, start, end time.Time, step time.Duration,
 ) (promql.Query, error) {
 	query, err := e.QueryEngine.NewRangeQuery(ctx, q, opts, text, start, end, step)
-	return e.judge(query, err)
+	return e.judge(ctx, query, err)
 }
 
-// judge has a query that costs too much end with an error as soon as it is executed: so the answer is 422, as for the
-// module's own limits.
-func (e boundedEngine) judge(query promql.Query, err error) (promql.Query, error) {
+// judge has a query that costs too much, or waited for its turn until its time was over, end with an error as soon as it is
+// executed: so the answer is 422, or 503, as for the module's own limits. An error of NewQuery is always answered 400.
+func (e boundedEngine) judge(ctx context.Context, query promql.Query, err error) (promql.Query, error) {
+	if ctx.Err() != nil {
+		return refusedQuery{err: timeError(ctx.Err(), "query queue")}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -58,18 +63,40 @@ func (e boundedEngine) judge(query promql.Query, err error) (promql.Query, error
 		err = fmt.Errorf("%w: functions over its subqueries look at %.3g points of each series, --query.max-subquery-steps=%d "+
 			"allows %.3g: ask for fewer steps", bounds.ErrTooComplex, c.points, e.maxSteps, float64(e.maxSteps)*pointsPerStep)
 	default:
-		return query, nil
+		return timedQuery{query}, nil
 	}
-	return refusedQuery{query, err}, nil
+	return refusedQuery{err: err}, nil
 }
 
-// refusedQuery is a query that fails.
+// refusedQuery is a query that fails. Of the rest of the interface it has nothing.
 type refusedQuery struct {
 	promql.Query
 	err error
 }
 
 func (q refusedQuery) Exec(context.Context) *promql.Result { return &promql.Result{Err: q.err} }
+func (q refusedQuery) Close()                              {}
+
+// timedQuery is a query that names the end of its time as Prometheus does, wherever it was met: in the store it is an error of
+// the store's.
+type timedQuery struct{ promql.Query }
+
+func (q timedQuery) Exec(ctx context.Context) *promql.Result {
+	result := q.Query.Exec(ctx)
+	result.Err = timeError(result.Err, "query execution")
+	return result
+}
+
+// timeError is the module's own error for a context that has ended, and any other error as it is.
+func timeError(err error, where string) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return promql.ErrQueryTimeout(where)
+	case errors.Is(err, context.Canceled):
+		return promql.ErrQueryCanceled(where)
+	}
+	return err
+}
 
 // evaluation says at which times the engine evaluates an expression: in nanoseconds, as floats, which do not overflow.
 type evaluation struct {

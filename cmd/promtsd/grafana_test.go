@@ -74,6 +74,7 @@ func TestGrafana(t *testing.T) {
 type grafanaAnswer struct {
 	status      int
 	contentType string
+	cors        string // the headers that let pages ask
 	content     any
 }
 
@@ -85,6 +86,7 @@ func grafanaCall(t *testing.T, url, line string) grafanaAnswer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Origin", "http://elsewhere.example")
 	if fields[0] == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -98,6 +100,9 @@ func grafanaCall(t *testing.T, url, line string) grafanaAnswer {
 		t.Fatal(err)
 	}
 	answer := grafanaAnswer{status: res.StatusCode, contentType: res.Header.Get("Content-Type")}
+	for _, name := range []string{"Origin", "Methods", "Headers"} {
+		answer.cors += res.Header.Get("Access-Control-Allow-"+name) + "; "
+	}
 	if json.Unmarshal(body, &answer.content) != nil {
 		answer.content = string(body)
 	}

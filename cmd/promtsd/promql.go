@@ -2,10 +2,12 @@ package main
 
 import (
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/alecthomas/units"
+	"github.com/grafana/regexp"
 	"github.com/prometheus/client_golang/prometheus"
 	commonmodel "github.com/prometheus/common/model"
 	"github.com/prometheus/common/version"
@@ -30,6 +32,8 @@ type promqlFlags struct {
 	maxBytes    units.Base2Bytes
 	maxSteps    int
 	otlp        bool
+	features    []string
+	origins     *regexp.Regexp
 }
 
 func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
@@ -47,7 +51,26 @@ func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
 	cmd.Flag("query.max-subquery-steps", "Steps of all subqueries of a PromQL query together, such as 43,200 for [30d:1m].").
 		Default("1000000").IntVar(&f.maxSteps)
 	cmd.Flag("web.enable-otlp-receiver", "Take OTLP metrics at /api/v1/otlp/v1/metrics.").BoolVar(&f.otlp)
+	cmd.Flag("enable-feature", "Features of PromQL that Prometheus has behind the same flag, separated by commas: "+
+		strings.Join(api.FeatureNames, ", ")+".").StringsVar(&f.features)
+	cmd.Flag("web.cors.origin", "Regular expression for the whole origins of pages whose scripts may ask the query API, such as "+
+		"'https?://(one|two)\\.com'.").Default(".*").SetValue(originValue{&f.origins})
 	return f
+}
+
+// originValue is the value of a flag that is a regular expression, which must match as a whole.
+type originValue struct{ to **regexp.Regexp }
+
+func (v originValue) Set(text string) (err error) {
+	*v.to, err = regexp.Compile("^(?s:" + text + ")$")
+	return err
+}
+
+func (v originValue) String() string {
+	if *v.to == nil {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimPrefix((*v.to).String(), "^(?s:"), ")$")
 }
 
 // handler makes the API.
@@ -59,11 +82,14 @@ func (f *promqlFlags) handler(
 		Exemplars: promstore.ExemplarQueryable{Source: querier, MaxBytes: int64(f.maxMemory)},
 		Metadata:  families.Reader{Store: querier.Store, Tables: querier.Settings.Tables},
 		Timeout:   time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
-		MaxConcurrency: f.concurrency, MaxQueryBytes: int(f.maxBytes), MaxSubquerySteps: f.maxSteps, Flags: flags, Registerer: registry, Gatherer: registry, Logger: logger,
+		MaxConcurrency: f.concurrency, MaxQueryBytes: int(f.maxBytes), MaxSubquerySteps: f.maxSteps, Flags: flags, Origins: f.origins, Registerer: registry, Gatherer: registry, Logger: logger,
 		Build: v1.PrometheusVersion{
 			Version: version.Version, Revision: version.Revision, Branch: version.Branch, BuildUser: version.BuildUser,
 			BuildDate: version.BuildDate, GoVersion: version.GoVersion,
 		},
+	}
+	for _, names := range f.features {
+		c.Features = append(c.Features, strings.Split(names, ",")...)
 	}
 	if f.otlp {
 		c.OTLP = promstore.Appendable{Appender: appender}

@@ -201,6 +201,8 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	defer func() { err = errors.Join(err, promql.Close()) }()
 	public := http.NewServeMux()
 	public.Handle(api.Prefix, handler.WhenReady(promql))
+	public.Handle("GET /federate", handler.WhenReady(http.HandlerFunc(promql.Federate)))
+	public.HandleFunc("GET /version", promql.Version)
 	for _, path := range adapter.RemotePaths {
 		public.Handle(path, handler)
 	}
