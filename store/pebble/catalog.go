@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -87,7 +86,7 @@ func (s *Store) loadCatalog() (*catalog, error) {
 		if err := b.Set(key, payload{body: value}.append(nil, 0), nil); err != nil {
 			return nil, fmt.Errorf("begin catalog: %w", classify(err))
 		}
-		if err := s.write(context.Background(), func() error { return s.data.commit(b) }); err != nil {
+		if err := s.change(s.ctx, len(value), func() error { return s.data.commit(b) }); err != nil {
 			return nil, fmt.Errorf("begin catalog: %w", err)
 		}
 	case version != catalogVersion:

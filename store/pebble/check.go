@@ -40,12 +40,12 @@ func (s *Store) checkAndPut(ctx context.Context, checks []store.Check) ([]bool, 
 	if len(checks) == 0 {
 		return nil, nil
 	}
-	own, err := s.encodeChecks(checks)
+	own, size, err := s.encodeChecks(checks)
 	if err != nil {
 		return nil, err
 	}
 	result := make(chan []bool, 1)
-	err = s.write(ctx, func() error {
+	err = s.change(ctx, size, func() error {
 		put := make([]bool, len(own))
 		for _, t := range s.trees() {
 			if err := s.checkTree(t, own, put); err != nil {
@@ -62,14 +62,13 @@ func (s *Store) checkAndPut(ctx context.Context, checks []store.Check) ([]bool, 
 }
 
 // encodeChecks copies the checks and sorts them by their keys.
-func (s *Store) encodeChecks(checks []store.Check) ([]check, error) {
-	size := 0
+func (s *Store) encodeChecks(checks []store.Check) (own []check, size int, err error) {
 	for i := range checks {
 		c := &checks[i]
 		size += prefixLen(c.Row) + suffixLen(columnLen(len(c.Qualifier))) + len(c.Qualifier) + len(c.Expect) + len(c.Value)
 	}
 	if size > maxBatchBytes {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", store.ErrInvalid, size, maxBatchBytes)
+		return nil, 0, fmt.Errorf("%w: %d bytes, at most %d", store.ErrInvalid, size, maxBatchBytes)
 	}
 	slab := make([]byte, 0, size) // which is not moved, then
 	clone := func(b []byte) []byte {
@@ -78,15 +77,15 @@ func (s *Store) encodeChecks(checks []store.Check) ([]check, error) {
 		return slab[at:len(slab):len(slab)]
 	}
 	e := s.cellEncoder()
-	own := make([]check, len(checks))
+	own = make([]check, len(checks))
 	for i := range checks {
 		c := &checks[i]
 		if err := c.Check(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		t, family, err := s.resolve(c.Coord)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		at := len(slab)
 		slab = appendKey(slab, t.id, c.Row, family, e.column(c.Qualifier))
@@ -98,16 +97,19 @@ func (s *Store) encodeChecks(checks []store.Check) ([]check, error) {
 	slices.SortFunc(own, func(a, b check) int { return compareKeys(a.key, b.key) })
 	for i := 1; i < len(own); i++ {
 		if bytes.Equal(own[i-1].key, own[i].key) {
-			return nil, fmt.Errorf("%w: two checks of the cell %s", store.ErrInvalid, formatKey(own[i].key))
+			return nil, 0, fmt.Errorf("%w: two checks of the cell %s", store.ErrInvalid, formatKey(own[i].key))
 		}
 	}
-	return own, nil
+	return own, size, nil
 }
 
 // checkTree makes the checks of one tree and says in put which of them took effect.
 func (s *Store) checkTree(t *tree, checks []check, put []bool) error {
 	if !slices.ContainsFunc(checks, func(c check) bool { return c.tree == t }) {
 		return nil
+	}
+	if err := t.settle(); err != nil { // some may remove cells
+		return err
 	}
 	t.writeMu.Lock()
 	b, err := s.checked(t, checks, put)

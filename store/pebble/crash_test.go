@@ -3,6 +3,7 @@ package pebble_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -128,37 +130,94 @@ func TestCrash_LosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-func TestCrash_NoSyncKeepsBatchesWhole(t *testing.T) {
-	fs := vfs.NewCrashableMem()
-	s := open(t, pebble.Config{Dir: "db", FS: fs, NoSync: true})
-	createData(t, s)
-	for number := 1; number <= 300; number++ {
-		if err := writeNumber(t.Context(), s, 0, number); err != nil {
+// Without syncs a crash of the machine takes the end of what was written, and never more than was written in about a second.
+func TestCrash_NoSyncLosesOnlyTheEnd(t *testing.T) {
+	for seed := range uint64(20) {
+		fs := vfs.NewCrashableMem()
+		s := open(t, pebble.Config{Dir: "db", FS: fs, NoSync: true, MemTableBytes: 256 << 10})
+		createData(t, s)
+		durable := 0
+		number := 1
+		write := func(count int) {
+			for range count {
+				if err := writeNumber(t.Context(), s, 0, number); err != nil {
+					t.Fatal(err)
+				}
+				number++
+			}
+		}
+		if write(100); seed < 3 {
+			durable = number - 1
+			time.Sleep(1500 * time.Millisecond)
+		}
+		write(50 + int(seed)*7)
+		clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed%5) * 25, RNG: rand.New(rand.NewPCG(seed, 1))})
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	clone := fs.CrashClone(vfs.CrashCloneCfg{})
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again := open(t, pebble.Config{Dir: "db", FS: clone})
-	createData(t, again)
-	rows, err := storetest.Collect(again.Get(t.Context(), store.Get{Table: "data", Rows: [][]byte{crashRow(0)}}))
-	if err != nil || len(rows) == 1 && len(rows[0].Cells) != crashCells {
-		t.Errorf("after a crash without syncs: %v, %v", storetest.FormatRows(rows), err)
-	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
-	after := open(t, pebble.Config{Dir: "db", FS: fs})
-	checkNumbers(t, after, []int{300}) // a clean end loses nothing
-	if err := after.Close(); err != nil {
-		t.Error(err)
+		again := open(t, pebble.Config{Dir: "db", FS: clone, NoSync: true})
+		createData(t, again)
+		rows, err := storetest.Collect(again.Get(t.Context(), store.Get{Table: "data", Rows: [][]byte{crashRow(0)}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := 0
+		if len(rows) == 1 {
+			first, _, _ := strings.Cut(string(rows[0].Cells[0].Value), " ")
+			if last, err = strconv.Atoi(first); err != nil || len(rows[0].Cells) != crashCells {
+				t.Errorf("half a batch: %v", storetest.FormatRows(rows))
+			}
+			checkNumbers(t, again, []int{last})
+		}
+		if last < durable {
+			t.Errorf("number %d is left, but %d was written more than a second before the crash", last, durable)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+		after := open(t, pebble.Config{Dir: "db", FS: fs})
+		checkNumbers(t, after, []int{number - 1}) // a clean end loses nothing
+		if err := after.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
-// crashChildDir names the directory to a copy of the test binary that is to be killed.
-const crashChildDir = "PROMTSD_TEST_CRASH_DIR"
+// What was deleted from a log table stands in another table, whatever a crash takes: the two have logs of their own.
+func TestCrash_DeletesFromLogTablesOutlastNoOtherWrite(t *testing.T) {
+	for _, noSync := range []bool{false, true} {
+		for seed := range uint64(12) {
+			fs := vfs.NewCrashableMem()
+			s := open(t, pebble.Config{Dir: "db", FS: fs, NoSync: noSync, MemTableBytes: 64 << 10})
+			createData(t, s)
+			createLog(t, s)
+			j := newJournal(t, s, 1)
+			stored := 0
+			for range 20 + seed*5 {
+				if err := errors.Join(j.put(4000), j.put(4000), writeNumber(t.Context(), s, 0, stored+1), j.trim(1)); err != nil {
+					t.Fatal(err)
+				}
+				stored++
+			}
+			clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed%4) * 33, RNG: rand.New(rand.NewPCG(seed, 1))})
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again := open(t, pebble.Config{Dir: "db", FS: clone, NoSync: noSync})
+			checkNumbers(t, again, []int{stored})
+			if err := again.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// crashChildDir names the directory to a copy of the test binary that is to be killed, crashChildNoSync is set if it is not
+// to sync.
+const (
+	crashChildDir    = "PROMTSD_TEST_CRASH_DIR"
+	crashChildNoSync = "PROMTSD_TEST_CRASH_NO_SYNC"
+)
 
 // TestCrash_ChildWrites is the child of TestCrash_KilledProcess: it writes until it is killed and prints what was
 // acknowledged.
@@ -167,7 +226,7 @@ func TestCrash_ChildWrites(t *testing.T) {
 	if dir == "" {
 		t.Skip("runs as the child of another test")
 	}
-	s := open(t, pebble.Config{Dir: dir, MemTableBytes: 64 << 10})
+	s := open(t, pebble.Config{Dir: dir, MemTableBytes: 64 << 10, NoSync: os.Getenv(crashChildNoSync) != ""})
 	createData(t, s)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -188,10 +247,13 @@ func TestCrash_ChildWrites(t *testing.T) {
 }
 
 func TestCrash_KilledProcess(t *testing.T) {
-	for _, lines := range []int{50, 400, 1500} {
+	for _, lines := range []int{50, 51, 400, 1500, 1501} {
 		dir := t.TempDir()
 		child := exec.Command(os.Args[0], "-test.run=^TestCrash_ChildWrites$")
 		child.Env = append(os.Environ(), crashChildDir+"="+dir)
+		if lines%2 == 1 {
+			child.Env = append(child.Env, crashChildNoSync+"=1")
+		}
 		child.Stderr = os.Stderr
 		out, err := child.StdoutPipe()
 		if err != nil {

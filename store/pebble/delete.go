@@ -42,7 +42,7 @@ func (s *Store) deleteRange(ctx context.Context, name string, r store.Range) err
 	if span.start, span.end = appendBounds(nil, nil, t.id, r.Start, r.Stop); compareKeys(span.start, span.end) >= 0 {
 		return nil
 	}
-	return s.write(ctx, func() error {
+	return s.change(ctx, len(span.start)+len(span.end), func() error {
 		if t.log {
 			return s.log.Load().deleteEach(span)
 		}
@@ -62,6 +62,9 @@ func (s *Store) deleteRange(ctx context.Context, name string, r store.Range) err
 
 // deleteEach deletes the cells of a span, which the live set knows, so that the reaper finds the gap.
 func (t *tree) deleteEach(span keySpan) error {
+	if err := t.settle(); err != nil {
+		return err
+	}
 	b := t.db.NewBatch()
 	t.writeMu.Lock()
 	for _, key := range t.reaper.live.within(span.start, span.end) {

@@ -27,17 +27,16 @@ import (
 // failing is a disk on which, once it is on, writing to files whose names have the suffix fails.
 type failing struct {
 	vfs.FS
-	on     atomic.Bool
-	suffix string
-	hits   atomic.Int64
+	on   atomic.Bool
+	hits atomic.Int64
 }
 
-func newFailing(inner vfs.FS, suffix string) *failing {
-	f := &failing{suffix: suffix}
+func newFailing(inner vfs.FS, suffix string, cause error) *failing {
+	f := &failing{}
 	f.FS = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if f.on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, f.suffix) {
+		if f.on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, suffix) {
 			f.hits.Add(1)
-			return fmt.Errorf("write to %s: %w", op.Path, syscall.ENOSPC)
+			return fmt.Errorf("write to %s: %w", op.Path, cause)
 		}
 		return nil
 	}))
@@ -76,7 +75,7 @@ func TestFault_StopsForGood(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fs := vfs.NewMem()
-			disk := newFailing(fs, c.suffix)
+			disk := newFailing(fs, c.suffix, syscall.EIO)
 			var log lockedBuffer
 			s := open(t, pebble.Config{
 				Dir: "db", FS: disk, NoSync: c.noSync, MemTableBytes: c.memTable, Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -98,8 +97,8 @@ func TestFault_StopsForGood(t *testing.T) {
 						if err == nil {
 							continue
 						}
-						if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, syscall.ENOSPC) {
-							t.Errorf("write on a failing disk = %v, want ErrUnavailable and ENOSPC", err)
+						if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, syscall.EIO) {
+							t.Errorf("write on a failing disk = %v, want ErrUnavailable and EIO", err)
 						}
 						return
 					}
@@ -119,8 +118,12 @@ func TestFault_StopsForGood(t *testing.T) {
 			if err != nil || len(rows) != 1 {
 				t.Errorf("read after the disk failed: %d rows, %v", len(rows), err)
 			}
-			if err := s.Close(); !errors.Is(err, syscall.ENOSPC) {
-				t.Errorf("Close after the disk failed = %v, want ENOSPC", err)
+			<-s.Failed()
+			if err := s.Writable(); !errors.Is(err, syscall.EIO) {
+				t.Errorf("Writable after the disk failed = %v, want EIO", err)
+			}
+			if err := s.Close(); !errors.Is(err, syscall.EIO) {
+				t.Errorf("Close after the disk failed = %v, want EIO", err)
 			}
 			if !strings.Contains(log.String(), "store stopped taking writes") {
 				t.Errorf("the log does not say that the store stopped:\n%s", log.String())
@@ -131,7 +134,7 @@ func TestFault_StopsForGood(t *testing.T) {
 
 func TestFault_FailedLogLosesNothingAcknowledged(t *testing.T) {
 	fs := vfs.NewCrashableMem()
-	disk := newFailing(fs, ".log") // which does not see writes to logs that are used again, so the table must not fill up
+	disk := newFailing(fs, ".log", syscall.EIO) // which does not see writes to logs that are used again, so the table must not fill up
 	s := open(t, pebble.Config{Dir: "db", FS: disk})
 	createData(t, s)
 	last := 0
@@ -157,7 +160,7 @@ func TestFault_FailedLogLosesNothingAcknowledged(t *testing.T) {
 
 func TestFault_FullDiskRefusesWritesUntilFlushesSucceed(t *testing.T) {
 	fs := vfs.NewMem()
-	disk := newFailing(fs, ".sst")
+	disk := newFailing(fs, ".sst", syscall.ENOSPC)
 	s := open(t, pebble.Config{Dir: "db", FS: disk, MemTableBytes: 16 << 10})
 	createData(t, s)
 	disk.on.Store(true)
@@ -193,7 +196,7 @@ func TestFault_FullDiskRefusesWritesUntilFlushesSucceed(t *testing.T) {
 
 func TestFault_ManifestStopsForGood(t *testing.T) {
 	fs := vfs.NewMem()
-	disk := &failing{}
+	disk := new(failing)
 	disk.FS = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if disk.on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.Contains(op.Path, "MANIFEST") {
 			return syscall.EIO

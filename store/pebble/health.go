@@ -13,27 +13,39 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// flushRetry is how long a failed write of a table file waits before the tree hears of it, since the tree tries again
-// at once and without end.
-const flushRetry = time.Second
+const (
+	// retryPause is how long a failed write of a file waits before it is tried again or the tree hears of it, since the
+	// tree tries again at once and without end.
+	retryPause = time.Second
+
+	// repeatLog is how long a failure that goes on is not logged again.
+	repeatLog = time.Minute
+)
 
 // health knows whether the disk still takes what the store gives it. It is the tree's logger too, because the tree
 // reports what it cannot go on from as a fatal log line.
 //
 // The tree's answer to a log that cannot be written is to panic, in places while it holds its locks. So failures of the
-// log do not reach it: failStopFS calls stop, the goroutine that met the failure never returns from it, and those that
-// wait for it are told by the failed channel. What was acknowledged is on the disk already; the next Open finds it.
+// log do not reach it: where there is no room diskFS waits for some; at others it calls stop, the goroutine that met the
+// failure never returns from it, and those that wait for it are told by the failed channel. What was acknowledged is on
+// the disk already; the next Open finds it.
 type health struct {
 	log    *slog.Logger
+	report func(error)   // Config.Report
 	failed chan struct{} // closed by the first call of fail
-	ended  chan struct{} // closed by disarm, ends the waits of retryLater
+	ended  chan struct{} // closed by disarm, ends the waits of pause
 
 	mu      sync.Mutex
 	armed   bool          // guarded by mu: the store is open, failures stop it
 	cause   error         // guarded by mu: why failed is closed
 	trees   []*treeHealth // guarded by mu
-	stall   chan struct{} // guarded by mu: closed when flushes of a tree begin to fail, replaced when those of all succeed
+	fulls   int           // guarded by mu: writes of files that wait for room
+	full    error         // guarded by mu: what the last of them met
+	hung    error         // guarded by mu: the disk does not answer
+	low     error         // guarded by mu: there is little room left
+	stall   chan struct{} // guarded by mu: closed when writes begin to be refused, replaced when they are taken again
 	corrupt int64         // guarded by mu: corruptions met
+	logged  time.Time     // guarded by mu: when failed background work was logged last
 }
 
 // treeHealth is what one tree reported last; it is guarded by health.mu.
@@ -43,8 +55,13 @@ type treeHealth struct {
 	stalls   bool  // the tree holds writes back
 }
 
-func newHealth(log *slog.Logger) *health {
-	return &health{log: log, failed: make(chan struct{}), ended: make(chan struct{}), stall: make(chan struct{})}
+func newHealth(log *slog.Logger, report func(error)) *health {
+	if report == nil {
+		report = func(error) {}
+	}
+	return &health{
+		log: log, report: report, failed: make(chan struct{}), ended: make(chan struct{}), stall: make(chan struct{}),
+	}
 }
 
 // arm is called when the store is open. Before, and after disarm, the tree handles errors itself.
@@ -78,65 +95,117 @@ func (h *health) fail(cause error) {
 	first := h.cause == nil
 	if first {
 		h.cause = cause
-		close(h.failed)
 	}
 	h.mu.Unlock()
-	if !first {
-		return
+	if first {
+		h.log.Error("store stopped taking writes; mend the disk and restart", "err", cause)
+		close(h.failed)
 	}
-	h.log.Error("store stopped taking writes; mend the disk and restart", "err", cause)
 }
 
 // failure is the error of every write after fail.
 func (h *health) failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.failureLocked()
+}
+
+func (h *health) failureLocked() error {
 	return fmt.Errorf("%w: stopped after a failure that needs a restart: %w", store.ErrUnavailable, h.cause)
 }
 
 // check refuses writes that could not be kept.
 func (h *health) check() error {
-	select {
-	case <-h.failed:
-		return h.failure()
-	default:
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause != nil {
+		return h.failureLocked()
+	}
+	return h.blocked()
+}
+
+// writable is check for what is new: it is refused earlier, so that there is room for what the store has taken already.
+func (h *health) writable() error {
+	if err := h.check(); err != nil {
+		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if cause := h.stalled(); cause != nil {
-		return fmt.Errorf("%w: cannot write tables to disk (is it full?), trying again: %w", store.ErrUnavailable, cause)
-	}
-	return nil
+	return h.low
 }
 
-// stalled is why flushes of a tree fail, nil if none do. All writes are refused then, since the trees share the disk.
-// The caller holds mu.
-func (h *health) stalled() error {
+// blocked is why writes are refused, nil if they are not. They all are, whatever tree cannot go on, since the trees share
+// the disk. The caller holds mu.
+func (h *health) blocked() error {
+	switch {
+	case h.fulls > 0:
+		return fmt.Errorf("%w: the disk is full, and writes are refused until there is room: %w", store.ErrUnavailable, h.full)
+	case h.hung != nil:
+		return h.hung
+	}
 	for _, t := range h.trees {
 		if t.stalled != nil {
-			return t.stalled
+			return fmt.Errorf("%w: cannot write tables to disk (is it full?), trying again: %w", store.ErrUnavailable, t.stalled)
 		}
 	}
 	return nil
 }
 
-// stalling is closed when flushes begin to fail, so that writes that wait for one give up.
+// stalling is closed when writes begin to be refused, so that those under way give up.
 func (h *health) stalling() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.stall
 }
 
-// setStalled takes why flushes of a tree fail, or nil. The caller holds mu.
-func (h *health) setStalled(t *treeHealth, cause error) {
-	before := h.stalled()
-	t.stalled = cause
-	switch after := h.stalled(); {
+// change lets f change what blocked and low depend on.
+func (h *health) change(f func()) {
+	h.mu.Lock()
+	before := h.blocked()
+	f()
+	after := h.blocked()
+	switch {
 	case before == nil && after != nil:
 		close(h.stall)
 	case before != nil && after == nil:
 		h.stall = make(chan struct{})
 	}
+	if after == nil {
+		after = h.low
+	}
+	h.mu.Unlock()
+	h.report(after)
+}
+
+// beginFull notes that a write of a file waits for room, until leave is called.
+func (h *health) beginFull(cause error) (leave func()) {
+	begin := time.Now()
+	h.log.Error("the disk is full; the store waits for room", "err", cause)
+	h.change(func() { h.fulls, h.full = h.fulls+1, cause })
+	return func() {
+		h.change(func() { h.fulls-- })
+		h.log.Info("the store waits for room no longer", "waited", time.Since(begin).Round(time.Millisecond))
+	}
+}
+
+// setHung notes that the disk does not answer.
+func (h *health) setHung(err error) {
+	first := false
+	h.change(func() { first, h.hung = h.hung == nil, err })
+	if first {
+		h.log.Error("writes are refused until the disk answers", "err", err)
+	}
+}
+
+// clearHung notes that it does, and reports whether it did not.
+func (h *health) clearHung() (was bool) {
+	h.change(func() { was, h.hung = h.hung != nil, nil })
+	return was
+}
+
+// setLow notes that there is little room, or, by nil, that there is enough.
+func (h *health) setLow(err error) {
+	h.change(func() { h.low = err })
 }
 
 // stop fails the store and never returns, if the store is armed.
@@ -148,16 +217,15 @@ func (h *health) stop(cause error) {
 	select {}
 }
 
-// retryLater waits a little, if the store is armed.
-func (h *health) retryLater() {
-	if !h.isArmed() {
-		return
-	}
-	t := time.NewTimer(flushRetry)
+// pause waits a little, and reports whether the store goes on after it.
+func (h *health) pause() bool {
+	t := time.NewTimer(retryPause)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
 	case <-h.ended:
+		return false
 	}
 }
 
@@ -171,22 +239,24 @@ func (h *health) events() *lsm.EventListener {
 		// A flush that fails ends with its error, then the same error comes as that of a background task. A flush that found
 		// nothing to keep ends with an error too, but is no failure.
 		FlushEnd: func(info lsm.FlushInfo) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			t.flushErr = info.Err
-			h.setStalled(t, nil)
+			h.change(func() { t.flushErr, t.stalled = info.Err, nil })
 		},
 		BackgroundError: func(err error) {
 			if errors.Is(err, lsm.ErrCancelledCompaction) {
 				return // what the reaper cut out was in the way, and the work begins again at once
 			}
-			h.mu.Lock()
-			flush := err == t.flushErr // the very same value
-			if flush {
-				h.setStalled(t, err)
+			flush, tell := false, false
+			h.change(func() {
+				if flush = err == t.flushErr; flush { // the very same value
+					t.stalled = err
+				}
+				if tell = time.Since(h.logged) > repeatLog; tell {
+					h.logged = time.Now()
+				}
+			})
+			if tell {
+				log.Error("background work on the store failed and is tried again", "flush", flush, "err", err.Error())
 			}
-			h.mu.Unlock()
-			log.Error("background work on the store failed and is tried again", "flush", flush, "err", err.Error())
 		},
 		DataCorruption: func(info lsm.DataCorruptionInfo) {
 			h.mu.Lock()
@@ -227,8 +297,9 @@ func (h *health) setStalls(t *treeHealth, on bool) {
 func (h *health) gauges() (failed, stalls bool, corruptions int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	stalls = h.blocked() != nil
 	for _, t := range h.trees {
-		stalls = stalls || t.stalls || t.stalled != nil
+		stalls = stalls || t.stalls
 	}
 	return h.cause != nil, stalls, h.corrupt
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -221,7 +222,7 @@ func TestLog_CrashLosesNothingAcknowledged(t *testing.T) {
 
 func TestLog_FailuresOfItsTreeStopTheStore(t *testing.T) {
 	for _, suffix := range []string{".log", "MANIFEST-000001"} {
-		disk := newFailing(vfs.NewMem(), suffix)
+		disk := newFailing(vfs.NewMem(), suffix, syscall.EIO)
 		s := open(t, pebble.Config{Dir: "db", FS: disk, MemTableBytes: 64 << 10})
 		createData(t, s)
 		createLog(t, s)
@@ -248,7 +249,7 @@ func TestLog_FailuresOfItsTreeStopTheStore(t *testing.T) {
 }
 
 func TestLog_FullDiskRefusesWritesUntilFlushesSucceed(t *testing.T) {
-	disk := newFailing(vfs.NewMem(), ".sst")
+	disk := newFailing(vfs.NewMem(), ".sst", syscall.ENOSPC)
 	s := open(t, pebble.Config{Dir: "db", FS: disk, MemTableBytes: 64 << 10})
 	createData(t, s)
 	createLog(t, s)

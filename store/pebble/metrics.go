@@ -103,6 +103,7 @@ type treeCollector struct {
 	fsync       *prometheus.Desc
 	failed      *prometheus.Desc
 	stalled     *prometheus.Desc
+	writable    *prometheus.Desc
 	corruptions *prometheus.Desc
 }
 
@@ -117,6 +118,7 @@ func newTreeCollector(s *Store) *treeCollector {
 		fsync:       desc("wal_fsync_duration_seconds", "Time to sync the write-ahead log.", "tree"),
 		failed:      desc("failed", "1 if the store stopped taking writes until a restart."),
 		stalled:     desc("write_stalled", "1 if writes wait for flushes or compactions, or are refused as flushes fail."),
+		writable:    desc("writable", "1 if new data is taken: there is room on the disk, and it answers."),
 		corruptions: desc("corruptions_total", "Corrupt blocks met in table files."),
 	}
 	counter := func(name, help string, value func(*lsm.Metrics) float64) {
@@ -167,7 +169,7 @@ func (c *treeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, n := range c.numbers {
 		ch <- n.desc
 	}
-	for _, d := range []*prometheus.Desc{c.levelFiles, c.levelBytes, c.fsync, c.failed, c.stalled, c.corruptions} {
+	for _, d := range []*prometheus.Desc{c.levelFiles, c.levelBytes, c.fsync, c.failed, c.stalled, c.writable, c.corruptions} {
 		ch <- d
 	}
 }
@@ -182,6 +184,7 @@ func (c *treeCollector) Collect(ch chan<- prometheus.Metric) {
 	failed, stalled, corruptions := c.store.health.gauges()
 	ch <- prometheus.MustNewConstMetric(c.failed, prometheus.GaugeValue, truth(failed))
 	ch <- prometheus.MustNewConstMetric(c.stalled, prometheus.GaugeValue, truth(stalled))
+	ch <- prometheus.MustNewConstMetric(c.writable, prometheus.GaugeValue, truth(c.store.Writable() == nil))
 	ch <- prometheus.MustNewConstMetric(c.corruptions, prometheus.CounterValue, float64(corruptions))
 	if failed {
 		return

@@ -29,7 +29,7 @@ const (
 func commonOptions(cfg Config, h *health) *lsm.Options {
 	comparer := newComparer()
 	schema := newKeySchema(comparer)
-	opts := &lsm.Options{
+	return &lsm.Options{
 		Comparer:           comparer,
 		KeySchema:          schema.Name,
 		KeySchemas:         sstable.MakeKeySchemas(&schema),
@@ -40,9 +40,6 @@ func commonOptions(cfg Config, h *health) *lsm.Options {
 		BytesPerSync:       1 << 20,
 		WALBytesPerSync:    1 << 20,
 	}
-	opts.WithFSDefaults()
-	opts.FS = &failStopFS{FS: opts.FS, health: h}
-	return opts
 }
 
 // dataOptions sets the tree of the data up.

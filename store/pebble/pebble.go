@@ -3,13 +3,22 @@
 // all, over all its rows and tables. Log tables (see store.Table) have a tree and a directory of their own, so a batch
 // must keep to one of them, or to tables that are none.
 //
-// Failing disks. When the log that makes writes durable, or the tree's own record of its files, cannot be written, the
-// store stops for good: it logs why, every later write is refused with ErrUnavailable, reads go on, and Close returns
-// the reason. Opening the directory again recovers all that was acknowledged. When only a flush or a compaction fails,
-// a full disk mostly, writes are refused with ErrUnavailable until a flush succeeds; that is tried every second.
+// Disks in trouble.
+//
+//	little room is left      Writable says so: what is new is to be refused. Writes are taken still, for what is stored
+//	                         already: flushes and deletes, which make room
+//	no room at all           writes are refused with ErrUnavailable; those under way wait in the tree, with nothing lost
+//	tables cannot be written writes are refused with ErrUnavailable; the tree tries again every second
+//	no answer                after ten seconds writes are refused with ErrUnavailable, until one of those under way ends.
+//	                         At most 64 MiB of writes are under way, those included whose callers gave up
+//	the log cannot be        the store stops for good (Failed): writes are refused with ErrUnavailable, and Close returns
+//	written or synced        the reason. Opening the directory again recovers all that was acknowledged
+//
+// Reads go on in all of these, as far as the disk answers them.
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +38,7 @@ import (
 // Config says where and how a Store keeps its data.
 type Config struct {
 	Dir           string                // the directory, required; made if it is missing
-	NoSync        bool                  // do not wait for the disk: the last writes may be lost when the machine stops
+	NoSync        bool                  // do not wait for the disk: the last second may be lost when the machine stops
 	CacheBytes    int64                 // block cache; default 256 MiB
 	MemTableBytes uint64                // size of a table in memory, of which there are up to four; default 32 MiB
 	Packing       Packing               // how long cells are made smaller on disk; default: they are not
@@ -37,6 +46,9 @@ type Config struct {
 	Logger        *slog.Logger          // default: discard
 	FS            vfs.FS                // for tests; default: the operating system's
 	Now           func() time.Time      // the clock of mutations without a timestamp; default time.Now
+	Report        func(error)           // told, now and then, why Open waits or writes are not taken; nil: they are
+
+	hungAfter time.Duration // for tests; default: the constant
 }
 
 // Store is a store.Store and a store.RangeDeleter on one directory. Close must be called once, and not from within a
@@ -46,9 +58,11 @@ type Store struct {
 	data    *tree
 	log     atomic.Pointer[tree] // of the log tables; nil until there is one
 	lock    *lsm.Lock
+	disk    vfs.FS
 	logger  *slog.Logger
 	metrics *metrics
 	health  *health
+	pending pendingWrites
 
 	catalogMu sync.Mutex              // held while tables are made
 	catalog   atomic.Pointer[catalog] // replaced, never changed
@@ -58,13 +72,17 @@ type Store struct {
 	closed  bool           // guarded by gate
 	calls   sync.WaitGroup // calls of the public methods
 	commits sync.WaitGroup // writes under way, which outlive calls whose context ended, and work in the background
+	watches sync.WaitGroup // what runs until ctx ends
 	ctx     context.Context
 	end     context.CancelFunc // ends ctx and with it the work in the background
 }
 
 // Open opens the store in cfg.Dir and makes it if there is none. A directory that another process has open, and one
-// that a newer version wrote, are errors.
-func Open(cfg Config) (*Store, error) {
+// that a newer version wrote, are errors. Where the disk is full it waits for room.
+func Open(cfg Config) (*Store, error) { return OpenContext(context.Background(), cfg) }
+
+// OpenContext is Open, and gives up when ctx ends; the directory stays locked then, until the process ends.
+func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Dir == "" {
 		return nil, fmt.Errorf("open store: %w: no directory given", store.ErrInvalid)
 	}
@@ -74,9 +92,24 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Store{cfg: cfg, logger: cfg.Logger, health: newHealth(cfg.Logger)}
+	if cfg.FS == nil {
+		cfg.FS = vfs.Default
+	}
+	cfg.hungAfter = cmp.Or(cfg.hungAfter, hungAfter)
+	s := &Store{cfg: cfg, logger: cfg.Logger, health: newHealth(cfg.Logger, cfg.Report)}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	if err := s.open(); err != nil {
+	opened := make(chan error, 1)
+	go func() { opened <- s.open() }()
+	var err error
+	select {
+	case err = <-opened:
+	case <-ctx.Done():
+		err = ctx.Err()
+		if why := s.health.check(); why != nil {
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+	}
+	if err != nil {
 		s.end()
 		return nil, fmt.Errorf("open store in %s: %w", cfg.Dir, err)
 	}
@@ -85,16 +118,17 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) open() error {
 	opts := dataOptions(s.cfg, s.health)
+	s.disk = &diskFS{FS: s.cfg.FS, health: s.health}
 	var err error
-	if err = opts.FS.MkdirAll(s.cfg.Dir, 0o755); err != nil {
+	if err = s.disk.MkdirAll(s.cfg.Dir, 0o755); err != nil {
 		return classify(err)
 	}
-	if s.lock, err = lsm.LockDirectory(s.cfg.Dir, opts.FS); err != nil {
+	if s.lock, err = lsm.LockDirectory(s.cfg.Dir, s.disk); err != nil {
 		return fmt.Errorf("%w: the directory is in use by another store or process, or cannot be locked: %w",
 			store.ErrUnavailable, err)
 	}
 	opts.Lock = s.lock
-	if s.data, err = openTree("data", s.cfg.Dir, opts, s.cfg.NoSync, s.health); err != nil {
+	if s.data, err = openTree("data", s.cfg.Dir, opts, s.health, s.newLazyFS()); err != nil {
 		return errors.Join(err, s.lock.Close())
 	}
 	s.health.arm()
@@ -104,7 +138,19 @@ func (s *Store) open() error {
 		}
 		return errors.Join(err, s.closeTrees(), s.lock.Close())
 	}
+	s.watch(s.watchProgress)
+	s.watch(s.watchRoom)
 	return nil
+}
+
+// newLazyFS makes that of a tree, if the store is one without syncs.
+func (s *Store) newLazyFS() *lazyFS {
+	if !s.cfg.NoSync {
+		return nil
+	}
+	l := &lazyFS{FS: s.cfg.FS, health: s.health, logs: make(map[*lazyFile]struct{})}
+	s.watch(l.run)
+	return l
 }
 
 // load reads what the store has to know before its first call.
@@ -129,10 +175,11 @@ func (s *Store) openLog() error {
 		return nil
 	}
 	opts := logOptions(s.cfg, s.health)
-	t, err := openTree(logDir, opts.FS.PathJoin(s.cfg.Dir, logDir), opts, s.cfg.NoSync, s.health)
+	t, err := openTree(logDir, opts.FS.PathJoin(s.cfg.Dir, logDir), opts, s.health, s.newLazyFS())
 	if err != nil {
 		return fmt.Errorf("open log tables: %w", err)
 	}
+	t.data = s.data
 	if t.reaper, err = newReaper(s.ctx, t, logMemTable(s.cfg), s.background); err != nil {
 		return errors.Join(err, t.close())
 	}
@@ -181,6 +228,9 @@ func (s *Store) background(f func() error) {
 	}()
 }
 
+// watch runs f, on a goroutine of its own, until the store is closed.
+func (s *Store) watch(f func(context.Context)) { s.watches.Go(func() { f(s.ctx) }) }
+
 // recoverWrite is deferred by goroutines that change a tree: a panic leaves the tree's locks held, and then nothing can
 // be written any more.
 func (s *Store) recoverWrite() {
@@ -201,7 +251,21 @@ func (s *Store) enter() error {
 	return nil
 }
 
-// Close implements store.Store. The store of a failed disk is left as it is, with its lock, until the process ends.
+// Writable says why new data should not be written at present, nil if there is no reason.
+func (s *Store) Writable() error { return s.health.writable() }
+
+// Failed is closed when the store has stopped taking writes for good: only opening it again, in another process, helps.
+func (s *Store) Failed() <-chan struct{} { return s.health.failed }
+
+const (
+	closeWait     = 30 * time.Second // for calls under way, flushes and compactions
+	blockedGrace  = time.Second      // the same where the disk takes no writes
+	closeTooLate  = "calls, flushes or compactions under way did not end in time"
+	closeNoWrites = "the disk takes no writes"
+)
+
+// Close implements store.Store. It does not wait long for a disk that takes no writes, and leaves the store of such a
+// disk as it is, with its lock, until the process ends: the next Open recovers what was acknowledged.
 func (s *Store) Close() error {
 	s.gate.Lock()
 	if s.closed {
@@ -211,26 +275,46 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.gate.Unlock()
 	s.end()
-	s.calls.Wait()
-	s.metrics.unregister()
-
-	idle := make(chan struct{})
-	go func() {
-		s.commits.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		s.clearLog()
-	case <-s.health.failed:
-	}
-	if !s.health.disarm() {
-		return fmt.Errorf("close store in %s: %w", s.cfg.Dir, s.health.failure())
-	}
-	if err := errors.Join(s.closeTrees(), s.lock.Close()); err != nil {
+	closed := make(chan error, 1)
+	go func() { closed <- s.close() }()
+	if err := s.awaitClose(closed); err != nil {
 		return fmt.Errorf("close store in %s: %w", s.cfg.Dir, err)
 	}
 	return nil
+}
+
+func (s *Store) close() error {
+	s.calls.Wait()
+	s.metrics.unregister()
+	s.commits.Wait()
+	s.watches.Wait()
+	s.clearLog()
+	if !s.health.disarm() {
+		return s.health.failure()
+	}
+	return errors.Join(s.closeTrees(), s.lock.Close())
+}
+
+func (s *Store) awaitClose(closed <-chan error) error {
+	late, why := time.After(closeWait), closeTooLate
+	stalling := s.health.stalling()
+	for {
+		select {
+		case err := <-closed:
+			return err
+		case <-s.health.failed:
+			return s.health.failure()
+		case <-stalling:
+			stalling, late, why = nil, time.After(blockedGrace), closeNoWrites
+		case <-late:
+			cause := errors.New("gave up: " + why)
+			if err := s.health.check(); err != nil {
+				cause = fmt.Errorf("gave up: %w", err)
+			}
+			s.health.fail(cause)
+			return cause
+		}
+	}
 }
 
 // clearLog gives the space of a log without cells back.

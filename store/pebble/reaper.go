@@ -48,11 +48,14 @@ func newReaper(ctx context.Context, t *tree, memTable uint64, run func(func() er
 	if err != nil {
 		return nil, fmt.Errorf("read log tables: %w", err)
 	}
-	if len(r.live.chunks) == 0 {
-		return r, r.clear()
-	}
 	// What was deleted before is not known, but most likely it lay before the cells that are left.
-	r.live.chunks[0][0].dead = dead{bytes: r.memTable, from: appendPrefix(nil, 0, nil)}
+	all := dead{bytes: r.memTable, from: appendPrefix(nil, 0, nil)}
+	if len(r.live.chunks) > 0 {
+		r.live.chunks[0][0].dead = all
+	} else if r.tree.db.Metrics().DiskSpaceUsage() >= memTable {
+		r.live.tail = all
+		r.start()
+	}
 	return r, nil
 }
 
@@ -101,6 +104,11 @@ func (r *reaper) wake() {
 		return
 	}
 	r.reaped.Store(freed)
+	r.start()
+}
+
+// start starts a run.
+func (r *reaper) start() {
 	r.run(func() error {
 		defer r.running.Store(false)
 		return r.reap()

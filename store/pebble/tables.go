@@ -42,7 +42,7 @@ func (s *Store) createTable(ctx context.Context, t store.Table) error {
 		return err
 	}
 	t.Families = slices.Clone(t.Families) // the write may outlive the call
-	return s.write(ctx, func() error {
+	return s.change(ctx, len(t.Name), func() error {
 		s.catalogMu.Lock()
 		defer s.catalogMu.Unlock()
 		c := s.catalog.Load()

@@ -19,8 +19,8 @@ const logDir = "log"
 type tree struct {
 	name   string // "data" or "log", as metrics and log lines call it
 	db     *lsm.DB
-	noSync bool
 	health *health
+	lazy   *lazyFS // of a store without syncs, else nil
 
 	// writeMu orders what reads before it writes (exclusive) with plain writes (shared). It is held until a batch is
 	// visible, not until it is durable: the log keeps the order, so whoever waits for a later write waits for all before.
@@ -28,12 +28,18 @@ type tree struct {
 	writeMu sync.RWMutex
 
 	reaper *reaper // of the tree of the log tables, else nil
+	data   *tree   // the other tree, of the tree of the log tables, else nil
 }
 
 // openTree opens a tree on a goroutine of its own, because the tree ends the goroutine on which it meets a fatal error
 // (see health.Fatalf).
-func openTree(name, dir string, opts *lsm.Options, noSync bool, h *health) (t *tree, err error) {
-	t = &tree{name: name, noSync: noSync, health: h}
+func openTree(name, dir string, opts *lsm.Options, h *health, lazy *lazyFS) (t *tree, err error) {
+	t = &tree{name: name, health: h, lazy: lazy}
+	if lazy != nil {
+		opts.FS = lazy
+	}
+	opts.WithFSDefaults()
+	opts.FS = &diskFS{FS: opts.FS, health: h}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -42,7 +48,14 @@ func openTree(name, dir string, opts *lsm.Options, noSync bool, h *health) (t *t
 				err = fmt.Errorf("%w: the tree gave up: %v", store.ErrUnavailable, p)
 			}
 		}()
-		t.db, err = openDB(dir, opts)
+		if t.db, err = openDB(dir, opts); err != nil && lazy != nil {
+			var place string
+			if place, err = cutLog(opts.FS, dir, err); err == nil {
+				h.log.Warn("cut a log off behind what a crash of the machine left whole; what was written without syncs just before is lost",
+					"log", place)
+				t.db, err = openDB(dir, opts)
+			}
+		}
 	}()
 	<-ended
 	switch {
@@ -108,14 +121,12 @@ func (t *tree) commitLocked(b *lsm.Batch, unlock func()) error {
 	}
 	err := t.applyLocked(b)
 	unlock()
-	if err == nil && !t.noSync {
+	if err == nil {
 		err = b.SyncWait()
 	}
 	_ = b.Close()
 	if err != nil {
-		if !t.noSync || t.reaper != nil { // a live set may be ahead of its tree
-			t.health.fail(err)
-		}
+		t.health.fail(err)
 		return classify(err)
 	}
 	if t.reaper != nil {
@@ -130,9 +141,6 @@ func (t *tree) applyLocked(b *lsm.Batch) error {
 			return err
 		}
 	}
-	if t.noSync {
-		return t.db.Apply(b, lsm.NoSync)
-	}
 	return t.db.ApplyNoSyncWait(b, lsm.Sync)
 }
 
@@ -140,6 +148,9 @@ func (t *tree) applyLocked(b *lsm.Batch) error {
 // in the tree or in the batch before it, is not newer; times are their timestamps in their order.
 func (t *tree) commitDeletes(encoded *lsm.Batch, times []int64) error {
 	defer func() { _ = encoded.Close() }()
+	if err := t.settle(); err != nil {
+		return err
+	}
 	t.writeMu.Lock()
 	b, err := t.filterDeletes(encoded, times)
 	if err != nil {
@@ -215,4 +226,13 @@ func (t *tree) timestamp(key []byte) (*int64, error) {
 		err = classify(closeErr)
 	}
 	return &h.timestamp, err
+}
+
+// settle is called before cells are deleted. Cells of log tables are deleted when what they stand for is in other tables:
+// no crash may take that back and leave them deleted. (A store with syncs has synced what it acknowledged.)
+func (t *tree) settle() error {
+	if t.data == nil || t.data.lazy == nil {
+		return nil
+	}
+	return classify(t.data.lazy.settle())
 }

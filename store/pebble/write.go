@@ -43,6 +43,9 @@ func (s *Store) apply(ctx context.Context, b *store.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
+	if err := s.admit(ctx, size); err != nil {
+		return err
+	}
 	e := encoder{store: s, catalog: s.catalog.Load(), now: s.cfg.Now().UnixMilli(), size: size}
 	e.cells = s.cellEncoder()
 	order, err := e.order(b)
@@ -55,9 +58,10 @@ func (s *Store) apply(ctx context.Context, b *store.Batch) error {
 		if e.batch != nil {
 			_ = e.batch.Close()
 		}
+		s.pending.leave(size)
 		return err
 	}
-	err = s.write(ctx, func() error {
+	err = s.write(ctx, size, func() error {
 		if e.deleteTimes != nil {
 			return e.tree.commitDeletes(e.batch, e.deleteTimes)
 		}
@@ -191,7 +195,7 @@ func (s *Store) Increment(ctx context.Context, c store.Coord, delta int64) (sum 
 		return 0, fmt.Errorf("increment: %w", err)
 	}
 	result := make(chan int64, 1)
-	err = s.write(ctx, func() error {
+	err = s.change(ctx, len(at.key), func() error {
 		at.tree.writeMu.Lock()
 		sum, b, err := s.incremented(at, delta)
 		if err != nil {
@@ -306,17 +310,44 @@ func (r *pointReader) read(key []byte) (timestamp int64, value []byte, ok bool, 
 
 func (r *pointReader) close() error { return classify(r.it.Close()) }
 
-// write runs f, which changes the tree, on a goroutine of its own, and returns when it did, or the disk fails, or ctx
-// ended; in the latter cases f may go on. f must use nothing that belongs to the caller.
-func (s *Store) write(ctx context.Context, f func() error) error {
-	stalling := s.health.stalling()
-	if err := s.health.check(); err != nil {
+// change is admit and write in one.
+func (s *Store) change(ctx context.Context, size int, f func() error) error {
+	if err := s.admit(ctx, size); err != nil {
 		return err
 	}
+	return s.write(ctx, size, f)
+}
+
+// admit waits until there is memory for a write of some bytes, which write gives back, or refuses it.
+func (s *Store) admit(ctx context.Context, size int) error {
+	for {
+		stalling := s.health.stalling()
+		if err := s.health.check(); err != nil {
+			return err
+		}
+		left := s.pending.enter(size)
+		if left == nil {
+			return nil
+		}
+		select {
+		case <-left:
+		case <-stalling:
+		case <-s.health.failed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: writes wait for the disk: %w", store.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// write runs f, which changes the tree, on a goroutine of its own, and returns when it did, or the disk fails, or ctx
+// ended; in the latter cases f may go on. f must use nothing that belongs to the caller.
+func (s *Store) write(ctx context.Context, size int, f func() error) error {
+	stalling := s.health.stalling()
 	done := make(chan error, 1)
 	s.commits.Add(1)
 	go func() {
 		defer s.commits.Done()
+		defer s.pending.leave(size)
 		defer s.recoverWrite()
 		done <- f()
 	}()
@@ -329,7 +360,7 @@ func (s *Store) write(ctx context.Context, f func() error) error {
 	case <-s.health.failed:
 		err = s.health.failure()
 	case <-stalling:
-		err = fmt.Errorf("%w: flushes fail", store.ErrUnavailable)
+		err = fmt.Errorf("%w: the disk did not take it", store.ErrUnavailable)
 		if why := s.health.check(); why != nil {
 			err = why
 		}
