@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -12,56 +13,100 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// Cell timestamps can run ahead of the clock, when many samples that do not follow their series' latest come in a
-// millisecond. A process must begin above all that were given before it, or what overwrites a sample would lose to it. So
-// before cells ahead of the clock are stored, a timestamp is that none will exceed until another is:
+// Of two samples at one instant the later counts, and which is later is told by the times at which requests arrive, in
+// milliseconds, from which cell timestamps are made. Clocks step back, and cell timestamps can run ahead of the clock, when
+// many samples that do not follow their series' latest come in a millisecond. So arrival times never run behind what was given
+// before; and before any are given, a timestamp is reserved that none will exceed until a higher one is. A process
+// begins with the one that it finds:
 //
 //	own table:  row "ahead" | family "p" | qualifier "cells" | value: milliseconds since 1970, 8 bytes
+//
+// It only grows. Where a clock was ahead for a while, by whatever time, all arrive at that time until the clock has come there:
+// they are ordered by cell timestamps all the same.
 type ahead struct {
-	mu       sync.Mutex   // held while a timestamp is stored
-	reserved atomic.Int64 // no cell timestamp above it is given, or it is not ahead of the clock
+	arrived  atomic.Int64 // the latest arrival
+	reserved atomic.Int64 // no arrival or cell timestamp above it is given
+	mu       sync.Mutex   // held while a timestamp is reserved
 }
 
-// aheadStep is how far beyond what is needed a timestamp is reserved, so that it is rarely done.
-const aheadStep = 5000
-
-// aheadFree is how far ahead of the clock cell timestamps may run without: no process ends and another begins in that time.
-const aheadFree = 20
+const (
+	aheadOfClock = 2000 // how far ahead of the clock a timestamp is reserved, so that it is rarely done
+	aheadOfNeed  = 200  // how far beyond what is needed, where that is ahead of the clock
+)
 
 var aheadRow, aheadQualifier = []byte("ahead"), []byte("cells")
 
-// reserve sees to it that cells with timestamps up to one may be stored. now is the clock.
-func (a *Appender) reserve(ctx context.Context, timestamp, now int64) error {
-	if timestamp <= now+aheadFree || timestamp <= a.ahead.reserved.Load() {
+// arrive returns when a request arrives; now is the clock.
+func (a *Appender) arrive(now int64) int64 {
+	now = max(now, a.cache.floor.Load())
+	for {
+		last := a.ahead.arrived.Load()
+		if now <= last {
+			return last
+		}
+		if a.ahead.arrived.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}
+
+// reserve sees to it that requests may arrive at a time, and cells may be stored with it.
+func (a *Appender) reserve(ctx context.Context, timestamp int64) error {
+	if timestamp <= a.ahead.reserved.Load() {
 		return nil
 	}
 	a.ahead.mu.Lock()
 	defer a.ahead.mu.Unlock()
-	if timestamp <= a.ahead.reserved.Load() {
-		return nil
+	to := max(timestamp+aheadOfNeed, a.Now().UnixMilli()+aheadOfClock)
+	for timestamp > a.ahead.reserved.Load() {
+		have, raw, err := a.readAhead(ctx)
+		if err != nil {
+			return err
+		}
+		if have >= to { // by another process
+			a.ahead.reserved.Store(have)
+			return nil
+		}
+		done, err := a.Store.CheckAndPut(ctx, []store.Check{{
+			Coord: store.Coord{
+				Table: a.Settings.Tables.Own, Row: aheadRow, Family: catalog.FamilyOwn, Qualifier: aheadQualifier,
+			},
+			Expect: raw, Value: binary.BigEndian.AppendUint64(nil, uint64(to)),
+		}})
+		if err != nil {
+			return fmt.Errorf("reserve arrival times: %w", err)
+		}
+		if done[0] {
+			a.ahead.reserved.Store(to)
+		}
 	}
-	to := timestamp + aheadStep
-	var b store.Batch
-	b.Put(a.Settings.Tables.Own, aheadRow, catalog.FamilyOwn, aheadQualifier, to, binary.BigEndian.AppendUint64(nil, uint64(to)))
-	if err := a.Store.Apply(ctx, &b); err != nil {
-		return fmt.Errorf("reserve cell timestamps ahead of the clock: %w", err)
-	}
-	a.ahead.reserved.Store(to)
 	return nil
 }
 
-// startAhead begins above the timestamps that any process before has given.
+// startAhead begins with the timestamp that was reserved last, by whatever process.
 func (a *Appender) startAhead(ctx context.Context) error {
+	to, _, err := a.readAhead(ctx)
+	if err != nil {
+		return err
+	}
+	a.ahead.reserved.Store(to)
+	a.cache.gave(to)
+	return nil
+}
+
+// readAhead reads the timestamp that is reserved, 0 if there is none, and its bytes.
+func (a *Appender) readAhead(ctx context.Context) (to int64, raw []byte, err error) {
 	for row, err := range a.Store.Get(ctx, store.Get{Table: a.Settings.Tables.Own, Rows: [][]byte{aheadRow}}) {
 		if err != nil {
-			return fmt.Errorf("read cell timestamps ahead of the clock: %w", err)
+			return 0, nil, fmt.Errorf("read reserved arrival times: %w", err)
 		}
 		if len(row.Cells) != 1 || len(row.Cells[0].Value) != 8 {
-			return fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, aheadRow, a.Settings.Tables.Own)
+			return 0, nil, fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, aheadRow, a.Settings.Tables.Own)
 		}
-		to := int64(binary.BigEndian.Uint64(row.Cells[0].Value))
-		a.ahead.reserved.Store(to)
-		a.cache.gave(to)
+		raw = bytes.Clone(row.Cells[0].Value)
 	}
-	return nil
+	if raw == nil {
+		return 0, nil, nil
+	}
+	return int64(binary.BigEndian.Uint64(raw)), raw, nil
 }

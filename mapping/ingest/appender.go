@@ -65,7 +65,7 @@ type Appender struct {
 	table   *table
 	jobs    sync.Pool // *job
 	metrics metrics
-	ahead   ahead
+	ahead   *ahead
 	holder
 
 	toldDamage atomic.Int64 // when it was last logged, in seconds since 1970
@@ -85,7 +85,7 @@ func New(c Config) *Appender {
 	a := &Appender{Config: c, index: index.Writer{Tables: c.Settings.Tables}, cache: newCache(c.CacheSize),
 		symbols: newSymbols(c.CacheSize)}
 	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Settings.Tables)
-	a.table = a.cache.table
+	a.table, a.ahead = a.cache.table, new(ahead)
 	a.jobs.New = func() any { return new(job) }
 	a.init(c.Now(), c.Settings.Schema)
 	a.metrics = newMetrics(c.Registerer, a)
@@ -104,8 +104,12 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 		a.jobs.Put(j)
 	}()
 	t := newTerms(a.Limits, a.Now().UnixMilli())
+	t.now = a.arrive(t.now)
 	var result mapping.WriteResult
-	err := a.find(ctx, j, req, t, &result)
+	err := a.reserve(ctx, t.now)
+	if err == nil {
+		err = a.find(ctx, j, req, t, &result)
+	}
 	if err == nil {
 		a.putBeside(j, req, t, &result)
 	}

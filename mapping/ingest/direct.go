@@ -31,7 +31,7 @@ func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest
 	if j.batch.Len() == 0 {
 		return nil
 	}
-	if err := a.reserve(ctx, given, t.now); err != nil {
+	if err := a.reserve(ctx, given); err != nil {
 		return err
 	}
 	if err := a.Apply(ctx, &j.batch); err != nil {

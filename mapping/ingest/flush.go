@@ -109,6 +109,7 @@ func (f *flusher) take(members []*series, from place) (next place) {
 			break
 		}
 	}
+	f.a.cache.gave(f.latest) // what arrives from now on is later
 	for i := range f.rows {
 		r := &f.rows[i]
 		at := len(f.keys)
@@ -154,7 +155,7 @@ func (f *flusher) write(ctx context.Context) error {
 				f.putRow(r)
 			}
 		}
-		if err = f.a.reserve(ctx, f.latest, f.a.Now().UnixMilli()); err == nil {
+		if err = f.a.reserve(ctx, f.latest); err == nil {
 			err = f.a.Store.Apply(ctx, &f.batch)
 		}
 	}
@@ -166,7 +167,6 @@ func (f *flusher) write(ctx context.Context) error {
 	}
 	m.flushes.Inc()
 	m.cells.Add(float64(f.cells))
-	f.a.cache.gave(f.latest)
 	return nil
 }
 

@@ -96,6 +96,10 @@ func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequ
 	if w == nil {
 		return errNoJournal
 	}
+	t.now = a.arrive(t.now) // after all that is in a journal that was lost, see keep
+	if err := a.reserve(ctx, t.now); err != nil {
+		return err
+	}
 	if err := a.admit(ctx); err != nil {
 		return err
 	}

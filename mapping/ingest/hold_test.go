@@ -13,7 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -87,7 +89,6 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 		db := open(t, st, nil, change)
 		clock := *db.clock
 		start := func() {
-			clock += 1000 // a start takes longer than cell timestamps can run ahead of the clock
 			*db.clock = clock
 			if err := db.Start(t.Context()); err != nil {
 				rt.Fatal(err)
@@ -99,9 +100,11 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 		tsuids := map[string]string{}
 		steps := rapid.IntRange(1, 30).Draw(rt, "steps")
 		for range steps {
-			clock += 5 // no two requests or flushes at one millisecond
+			clock += int64(rapid.IntRange(0, 5).Draw(rt, "ms"))
 			*db.clock = clock
-			switch rapid.SampledFrom([]string{"append", "append", "append", "flush", "kill", "stop", "wait", "direct"}).Draw(rt, "step") {
+			switch rapid.SampledFrom([]string{
+				"append", "append", "append", "flush", "kill", "stop", "wait", "direct", "step back", "take over",
+			}).Draw(rt, "step") {
 			case "append":
 				var req mapping.WriteRequest
 				type sent struct {
@@ -170,6 +173,24 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 				db.Abandon()
 				db = open(t, st, nil, change)
 				start()
+			case "take over": // by another process, before a new one starts
+				db.Abandon()
+				other := open(t, st, nil, func(c *ingest.Config) { change(c); c.Alone = false })
+				*other.clock = clock
+				leases, err := journal.Leases(rt.Context(), st, catalog.DefaultTables())
+				if err != nil {
+					rt.Fatal(err)
+				}
+				for _, l := range leases {
+					if err := other.TakeOver(rt.Context(), l, 7); err != nil {
+						rt.Fatal(err)
+					}
+				}
+				db = open(t, st, nil, change)
+				start()
+			case "step back":
+				clock -= int64(rapid.IntRange(1, 40_000).Draw(rt, "back"))
+				*db.clock = clock
 			case "wait":
 				clock += int64(rapid.IntRange(1, 80).Draw(rt, "minutes")) * 60_000
 				*db.clock = clock

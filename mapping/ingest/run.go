@@ -108,6 +108,7 @@ func (a *Appender) keep(ctx context.Context, w *journal.Writer) {
 			return
 		}
 		a.journal.Store(nil)
+		a.cache.gave(a.arrive(0) + 2) // what comes from now on counts over what is replayed, see replayer.Replay
 		a.Logger.Error("this promtsd was thought to be dead, and another has taken its journal over; beginning a new one",
 			"writer", w.ID(), "err", err)
 		// Its numbers go on: rows that wait since an entry of the old journal now also wait for later ones of the new.
@@ -238,7 +239,9 @@ func (a *Appender) replayOrphans(ctx context.Context) error {
 func (a *Appender) apart() *Appender {
 	c := a.Config
 	c.Registerer = nil
-	return New(c)
+	other := New(c)
+	other.ahead = a.ahead
+	return other
 }
 
 // takeOver takes over the journal of a writer that is dead.

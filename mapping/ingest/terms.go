@@ -11,7 +11,7 @@ import (
 // terms are those on which a request is accepted. A replay has the terms of the first time.
 type terms struct {
 	limits Limits
-	now    int64 // when the request came, in milliseconds since 1970
+	now    int64 // when the request came, in milliseconds since 1970; the clock may have stepped back since
 	latest int64 // samples after this time are refused
 }
 
@@ -62,7 +62,7 @@ func (t *terms) timeError(raw []byte, at int64) error {
 	if err == nil {
 		err = fmt.Errorf("%w: timestamp %s is %s ahead of the clock, --write.max-future allows %s: check the sender's clock",
 			mapping.ErrInvalid, time.UnixMilli(at).UTC().Format(time.RFC3339Nano),
-			(time.Duration(at-t.now) * time.Millisecond), t.limits.Future)
+			(time.Duration(at-t.latest)*time.Millisecond + t.limits.Future), t.limits.Future)
 	}
 	return fmt.Errorf("series %s: %w", formatLabels(raw), err)
 }
