@@ -52,7 +52,7 @@ func (c *Client) Increment(ctx context.Context, at Coord, delta int64) (int64, e
 		a := c.change("increment", at.Table, at.Row)
 		return c.onRow(ctx, a, func(ctx context.Context, region *Region, conn *rpc.Conn) error {
 			return mutate(ctx, conn, region, &request, block, func(r *rpc.Response, answer *wire.MutateResponse) error {
-				cells, err := readCells(nil, r.Cells)
+				cells, err := readCells(nil, r.Cells, at.Row)
 				if err != nil {
 					return err
 				}

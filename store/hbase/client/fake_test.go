@@ -40,6 +40,8 @@ type fake struct {
 	circular bool
 	// control is asked about every call but those to hbase:meta, under mu.
 	control func(method string, param []byte) fault
+	// frame makes the bytes of an answer, as wire.AppendResponse does.
+	frame func(dst []byte, h wire.ResponseHeader, result, cells []byte) []byte
 }
 
 // fault is what happens to a call.
@@ -80,30 +82,14 @@ type fakeServer struct {
 func startFake(t *testing.T, servers int, change func(*client.Config), splits ...string) (*fake, *client.Client) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	f := &fake{
-		t: t, rows: make(map[string]map[string]string), written: make(map[[2]string]uint64), nonces: make(map[uint64]int64),
-		scanners: make(map[uint64]*fakeScanner), perScan: 1000,
-		control: func(string, []byte) fault { return fault{} },
-	}
-	starts := append([]string{""}, splits...)
-	for i, start := range starts {
-		r := fakeRegion{start: start, id: uint64(i + 1), server: i % servers}
-		if i+1 < len(starts) {
-			r.end = starts[i+1]
-		}
-		f.regions = append(f.regions, r)
-	}
-	cfg := client.Config{}
-	for i := range servers {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	listeners := make([]net.Listener, servers)
+	for i := range listeners {
+		var err error
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
-		s := &fakeServer{fake: f, number: i, listener: l}
-		f.servers = append(f.servers, s)
-		cfg.Masters = append(cfg.Masters, l.Addr().String())
-		s.wg.Go(s.accept)
 	}
+	f, cfg := newFake(t, listeners, splits...)
 	if change != nil {
 		change(&cfg)
 	}
@@ -115,12 +101,43 @@ func startFake(t *testing.T, servers int, change func(*client.Config), splits ..
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		for _, s := range f.servers {
-			s.stop()
-		}
+		f.stop()
 		goleak.VerifyNone(t, before)
 	})
 	return f, c
+}
+
+// newFake runs a fake with a server for each listener, and gives what a client of it has to know.
+func newFake(t *testing.T, listeners []net.Listener, splits ...string) (*fake, client.Config) {
+	f := &fake{
+		t: t, rows: make(map[string]map[string]string), written: make(map[[2]string]uint64), nonces: make(map[uint64]int64),
+		scanners: make(map[uint64]*fakeScanner), perScan: 1000,
+		control: func(string, []byte) fault { return fault{} },
+		frame:   wire.AppendResponse,
+	}
+	starts := append([]string{""}, splits...)
+	for i, start := range starts {
+		r := fakeRegion{start: start, id: uint64(i + 1), server: i % len(listeners)}
+		if i+1 < len(starts) {
+			r.end = starts[i+1]
+		}
+		f.regions = append(f.regions, r)
+	}
+	cfg := client.Config{}
+	for i, l := range listeners {
+		s := &fakeServer{fake: f, number: i, listener: l}
+		f.servers = append(f.servers, s)
+		cfg.Masters = append(cfg.Masters, l.Addr().String())
+		s.wg.Go(s.accept)
+	}
+	return f, cfg
+}
+
+// stop ends all servers.
+func (f *fake) stop() {
+	for _, s := range f.servers {
+		s.stop()
+	}
 }
 
 func (s *fakeServer) accept() {
@@ -187,7 +204,7 @@ func (s *fakeServer) serve(conn net.Conn) {
 		if fault.exception != "" {
 			h.Exception = exception(fault.exception)
 		}
-		if _, err := conn.Write(wire.AppendResponse(nil, h, answer, block)); err != nil {
+		if _, err := conn.Write(s.fake.frame(nil, h, answer, block)); err != nil {
 			return
 		}
 	}
@@ -217,6 +234,14 @@ func (f *fake) call(server int, method string, param, cells []byte) (answer, blo
 			Region: wire.RegionInfo{ID: 1, Table: wire.ParseTableName(wire.MetaTable)}, Server: f.servers[0].name(),
 		}
 		return wire.AppendMessageField(nil, 1, &l), nil, fault{}
+	case wire.MethodGetActiveMaster:
+		return wire.AppendServers(nil, f.servers[0].name()), nil, fault{}
+	case wire.MethodGetTableNames:
+		return wire.AppendMessageField(nil, 1, wire.ParseTableName("t")), nil, fault{}
+	case wire.MethodGetTableDescriptors:
+		return wire.AppendMessageField(nil, 1, &wire.TableSchema{
+			Name: wire.ParseTableName("t"), Families: []wire.FamilySchema{{Name: "f"}},
+		}), nil, fault{}
 	case wire.MethodScan:
 		var request wire.ScanRequest
 		if err := request.Parse(param); err != nil {

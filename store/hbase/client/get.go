@@ -76,7 +76,7 @@ func (c *Client) get(ctx context.Context, g *Get, yield func(Row) bool) error {
 		}
 		for j := range b.found {
 			var err error
-			if cells, err = readCells(cells[:0], b.found[j]); err != nil {
+			if cells, err = readCells(cells[:0], b.found[j], b.rows[j]); err != nil {
 				return &Error{Verb: "get", Table: g.Table, Row: b.rows[j], Class: ErrUnavailable, Err: err}
 			}
 			if len(cells) > 0 && !yield(Row{Key: cells[0].Row, Cells: cells}) {
@@ -119,10 +119,13 @@ func divide(c *Client, g *Get, l *layout, selection []byte) []bunch {
 	return bunches
 }
 
-// readCells reads a block of cells.
-func readCells(dst []Cell, block []byte) ([]Cell, error) {
+// readCells reads a block of cells, which are all of one row.
+func readCells(dst []Cell, block, row []byte) ([]Cell, error) {
 	it := wire.NewCellIter(block)
 	for it.Next() {
+		if !bytes.Equal(it.Cell.Row, row) {
+			return dst, fmt.Errorf("%w: got a cell of row %x, want %x", wire.ErrMalformed, it.Cell.Row, row)
+		}
 		dst = append(dst, it.Cell)
 	}
 	return dst, it.Err()

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -75,7 +76,7 @@ func (c *Client) scan(ctx context.Context, spec *Scan, yield func(Row) bool) err
 			ch.release()
 		}
 	}()
-	asm := assembler{limit: spec.Limit, yield: yield}
+	asm := assembler{limit: spec.Limit, reversed: spec.Reversed, yield: yield}
 	defer asm.drop()
 	for ch := range f.out {
 		more, err := asm.add(ch)
@@ -110,13 +111,15 @@ func (ch *chunk) release() {
 
 // assembler makes whole rows of the results of responses.
 type assembler struct {
-	limit int // 0: none
-	yield func(Row) bool
+	limit    int // 0: none
+	reversed bool
+	yield    func(Row) bool
 
 	cells   []Cell          // of the row that is being made
 	held    []*rpc.Response // which the cells of an incomplete row point into
 	partial bool            // cells is a row that may go on in the next result
 	rows    int
+	last    []byte // key of the row before
 }
 
 // add takes a response, and returns false when no more are wanted. It keeps, or releases, the response.
@@ -151,8 +154,8 @@ func (a *assembler) add(ch *chunk) (more bool, err error) {
 	return true, err
 }
 
-// result adds the next n cells to the row. Those of another row show that the row was complete, although the server
-// could not know it when it cut the response.
+// result adds the next n cells, which are of one row, to the row. Those of another row show that the row was complete,
+// although the server could not know it when it cut the response.
 func (a *assembler) result(it *wire.CellIter, n int) (more bool, err error) {
 	for i := range n {
 		if !it.Next() {
@@ -161,12 +164,30 @@ func (a *assembler) result(it *wire.CellIter, n int) (more bool, err error) {
 			}
 			return false, fmt.Errorf("%w: cells are missing", wire.ErrMalformed)
 		}
-		if i == 0 && a.partial && string(it.Cell.Row) != string(a.cells[0].Row) && !a.flush() {
+		row := it.Cell.Row
+		if i == 0 && len(a.cells) > 0 && !bytes.Equal(row, a.cells[0].Row) && !a.flush() {
 			return false, nil
+		}
+		if len(a.cells) == 0 && !a.follows(row) {
+			return false, fmt.Errorf("%w: row %x comes after row %x", wire.ErrMalformed, row, a.last)
+		}
+		if len(a.cells) > 0 && !bytes.Equal(row, a.cells[0].Row) {
+			return false, fmt.Errorf("%w: rows %x and %x are one result", wire.ErrMalformed, a.cells[0].Row, row)
 		}
 		a.cells = append(a.cells, it.Cell)
 	}
 	return true, nil
+}
+
+// follows tells whether a row may come behind the one before.
+func (a *assembler) follows(row []byte) bool {
+	if a.rows == 0 {
+		return true
+	}
+	if a.reversed {
+		return bytes.Compare(row, a.last) < 0
+	}
+	return bytes.Compare(row, a.last) > 0
 }
 
 // flush hands out the row. It returns false when no more are wanted.
@@ -175,6 +196,7 @@ func (a *assembler) flush() bool {
 		return true
 	}
 	a.rows++
+	a.last = append(a.last[:0], a.cells[0].Row...)
 	more := a.yield(Row{Key: a.cells[0].Row, Cells: a.cells})
 	a.drop()
 	return more && (a.limit <= 0 || a.rows < a.limit)

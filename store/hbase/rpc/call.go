@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -173,36 +172,32 @@ func (c *Conn) newID() uint32 {
 
 // finish makes the result of a call from its outcome.
 func (c *Conn) finish(k *call, out outcome) (response *Response, sent bool, err error) {
-	if out.err == nil {
-		// The server has answered, so it had the whole request and nobody reads the pieces any more.
-		c.recycle(k)
-		if err := c.decompress(out.response); err != nil {
-			out.response.Release()
-			return nil, true, err
-		}
-		return out.response, true, nil
+	sent = c.settle(k)
+	if out.err != nil {
+		return nil, sent, out.err
 	}
-	var exception *wire.Exception
-	if errors.As(out.err, &exception) && exception == out.err {
-		return nil, true, out.err
+	if !sent {
+		out.response.Release()
+		err := fmt.Errorf("read response: %w: it answers a request that was not sent", wire.ErrMalformed)
+		c.fail(err)
+		return nil, false, err
 	}
-	return nil, c.settle(k), out.err
+	c.recycle(k)
+	if err := c.decompress(out.response); err != nil {
+		out.response.Release()
+		return nil, true, err
+	}
+	return out.response, true, nil
 }
 
-// recycle keeps a call that has got its response for another one. The reader has let go of it; the writer has when it has
-// said that it wrote it, and if that comes only now the call is left to the garbage collector, as are all that end in any
-// other way.
+// recycle keeps a call that has got its response for another one: reader and writer have let go of it. Calls that end in
+// any other way are left to the garbage collector.
 func (c *Conn) recycle(k *call) {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
-	c.mu.Lock()
-	free := k.state == written
-	c.mu.Unlock()
-	if free {
-		k.param, k.cells = nil, nil
-		c.idle.Put(k)
-	}
+	k.param, k.cells, k.written = nil, nil, nil
+	c.idle.Put(k)
 }
 
 // abandon forgets a call whose context or time has ended, unless its outcome came first.

@@ -479,3 +479,36 @@ func TestObserver_SeesEveryCall(t *testing.T) {
 			y.started, y.finished, y.failed, y.sent, y.received)
 	}
 }
+
+// An answer that comes before the request was sent is none: whoever believed it would take for done what never was.
+func TestCall_AnswerBeforeTheRequestIsNone(t *testing.T) {
+	for name, exception := range map[string]*wire.Exception{"result": nil, "exception": {Class: "x.Bad"}} {
+		t.Run(name, func(t *testing.T) {
+			client, server := net.Pipe()
+			defer server.Close()
+			go func() {
+				hello := make([]byte, 1<<10)
+				for n := 0; n < wire.PreambleSize+1; { // preamble and connection header, each in one piece
+					k, err := server.Read(hello)
+					if err != nil {
+						return
+					}
+					n += k
+				}
+				_, _ = server.Read(hello[:1]) // the first byte of the request, and no more
+				_, _ = server.Write(wire.AppendResponse(nil, wire.ResponseHeader{CallID: 1, Exception: exception}, nil, nil))
+			}()
+			c, err := rpc.Dial(t.Context(), rpc.Config{
+				Addr: "server:1", Service: wire.ClientService, WriteTimeout: 50 * time.Millisecond,
+				Dial: func(context.Context, string, string) (net.Conn, error) { return client, nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := text(t.Context(), c, "x"); err == nil || rpc.Sent(err) {
+				t.Errorf("got error %v, sent %v, want an error, not sent", err, rpc.Sent(err))
+			}
+		})
+	}
+}

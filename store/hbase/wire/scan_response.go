@@ -24,7 +24,7 @@ type ScanResponse struct {
 
 // ScanResult is a row or a part of one.
 type ScanResult struct {
-	Cells   int
+	Cells   int  // at least 1
 	Partial bool // more cells of the row follow in the next result, perhaps in the next response
 }
 
@@ -88,11 +88,12 @@ func (s *ScanResponse) Parse(b []byte) error {
 	return r.Err()
 }
 
-// counts reads cells_per_result, one to a field as HBase writes it, or packed as any writer may.
+// counts reads cells_per_result, one to a field as HBase writes it, or packed as any writer may. HBase sends no result
+// without cells, and whoever joins results by their rows could not tell where one belongs.
 func (s *ScanResponse) counts(r *Reader) {
 	for v := range r.repeated() {
-		if v > 1<<31-1 {
-			r.fail("number out of range")
+		if v == 0 || v > 1<<31-1 {
+			r.fail("number of cells out of range")
 			return
 		}
 		s.Results = append(s.Results, ScanResult{Cells: int(v)})

@@ -40,8 +40,9 @@ func AppendZKConnect(dst []byte, timeout uint32) []byte {
 
 // ParseZKConnected checks the server's answer to that, given without its length.
 func ParseZKConnected(b []byte) error {
-	if len(b) < 4+4+8 {
-		return fmt.Errorf("parse ZooKeeper's answer to a new session: %w: %d bytes", ErrMalformed, len(b))
+	if len(b) < 4+4+8 || binary.BigEndian.Uint32(b) != 0 {
+		return fmt.Errorf("parse ZooKeeper's answer to a new session: %w: %d bytes, of another protocol than 0",
+			ErrMalformed, len(b))
 	}
 	return nil
 }
