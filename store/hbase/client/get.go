@@ -59,9 +59,9 @@ func (c *Client) get(ctx context.Context, g *Get, yield func(Row) bool) error {
 	started := 0
 	defer func() {
 		cancel()
-		for _, b := range bunches[:started] {
-			<-b.done
-			b.release()
+		for i := range bunches[:started] {
+			<-bunches[i].done
+			bunches[i].release()
 		}
 	}()
 	var cells []Cell
