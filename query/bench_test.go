@@ -356,14 +356,14 @@ func (f *bench) costs(b *testing.B) {
 	}
 	for end := time.Now().Add(f.warmUp); time.Now().Before(end); {
 		for _, c := range cases {
-			read(b, c.read)
+			readRows(b, c.read)
 		}
 	}
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
 			begin := f.used()
 			for b.Loop() {
-				read(b, c.read)
+				readRows(b, c.read)
 			}
 			b.ReportMetric(float64((f.used()-begin).Nanoseconds())/float64(b.N)/float64(c.rows), "cpu-ns/row")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.rows), "ns/row")
@@ -371,8 +371,8 @@ func (f *bench) costs(b *testing.B) {
 	}
 }
 
-// read reads rows to their end.
-func read(b *testing.B, rows iter.Seq2[store.Row, error]) {
+// readRows reads rows to their end.
+func readRows(b *testing.B, rows iter.Seq2[store.Row, error]) {
 	for _, err := range rows {
 		if err != nil {
 			b.Fatal(err)

@@ -128,18 +128,21 @@ func (b *block) want(s mapping.Schema, members []member, base uint32) {
 
 // gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is flushed
 // between the two is then met twice, and not missed.
-func (b *block) gatherHeld(ctx context.Context, q *Querier, hours []uint32) []error {
+func (b *block) gatherHeld(ctx context.Context, s *set) []error {
 	b.held = b.held[:0]
 	b.slabs.reset()
-	if q.Held == nil || b.begin == b.end {
+	if s.q.Held == nil || b.begin == b.end {
 		return nil
 	}
 	b.tsuids = b.tsuids[:0]
 	for _, m := range b.members {
 		b.tsuids = append(b.tsuids, m.tsuid)
 	}
-	schema := q.Settings.Schema
-	warnings := q.Held.Held(ctx, b.tsuids, hours[b.begin], hours[b.end-1], func(i int, base uint32, points []byte) {
+	schema := s.q.Settings.Schema
+	warnings := s.q.Held.Held(ctx, b.tsuids, s.hours[b.begin], s.hours[b.end-1], func(i int, base uint32, points []byte) {
+		if !s.overlap(base) {
+			return
+		}
 		m := &b.members[i]
 		key := b.slabs.clone(m.row)
 		schema.SetBaseTime(key, base)

@@ -31,6 +31,7 @@ type set struct {
 	population map[mapping.UID]int // of how many series each metric has rows
 	rowRegexp  string              // that all wanted rows match
 	mint, maxt int64
+	windows    *Windows // outside of them there are no samples
 
 	// next is what the block after the one being read begins with.
 	next extent
@@ -60,6 +61,18 @@ func newSet(q *Querier, found index.Result, mint, maxt int64) *set {
 		q: q, groups: groupByLabels(found.Series), hours: found.Hours, mint: mint, maxt: maxt,
 		population: found.Metrics, rowRegexp: found.RowRegexp, rows: firstRows, group: -1,
 	}
+}
+
+// look leaves out what is not in a window.
+func (s *set) look(w *Windows) {
+	s.windows = w
+	s.hours = slices.DeleteFunc(s.hours, func(base uint32) bool { return !s.overlap(base) })
+}
+
+// overlap says whether samples of an hour may be wanted.
+func (s *set) overlap(base uint32) bool {
+	from := int64(base) * 1000
+	return s.windows.Overlap(max(from, s.mint), min(from+mapping.HourMs-1, s.maxt))
 }
 
 func (s *set) start(ctx context.Context) {
@@ -130,7 +143,7 @@ func (s *set) fetchAhead() {
 	go func() {
 		for {
 			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
-			warnings := append(b.gatherHeld(s.ctx, s.q, s.hours), s.missing()...)
+			warnings := append(b.gatherHeld(s.ctx, s), s.missing()...)
 			full, err := b.fill(s.ctx, s.q, s)
 			if !full {
 				ahead <- fetched{b, warnings, err}

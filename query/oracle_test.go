@@ -98,8 +98,13 @@ func (db *database) writeLabels(t testing.TB, ls []labels.Label, samples ...mapp
 // answer is what a Select gave, as text: comparable, and readable in a failure.
 func (db *database) answer(t testing.TB, mint, maxt int64, ms ...*labels.Matcher) []string {
 	set, err := db.querier.Select(context.Background(), mint, maxt, false, ms)
+	return read(t, set, err)
+}
+
+// read is what a set gives, as text.
+func read(t testing.TB, set query.SeriesSet, err error) []string {
 	if err != nil {
-		t.Fatalf("select %v: %v", ms, err)
+		t.Fatalf("select: %v", err)
 	}
 	defer set.Close()
 	out := []string{}
@@ -116,7 +121,7 @@ func (db *database) answer(t testing.TB, mint, maxt int64, ms ...*labels.Matcher
 		out = append(out, text)
 	}
 	if err := set.Err(); err != nil {
-		t.Fatalf("select %v: %v", ms, err)
+		t.Fatalf("select: %v", err)
 	}
 	return out
 }

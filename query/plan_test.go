@@ -130,9 +130,40 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 				if got := r.answer(t, mint, maxt, ms...); !slices.Equal(got, want) {
 					rt.Fatalf("select %v from %d to %d by %s and %s:\n got %q\nwant %q", ms, mint, maxt, road, plan, got, want)
 				}
+				w := genWindows(rt, genTime)
+				set, err := r.querier.SelectWindows(t.Context(), mint, maxt, query.NewWindows(w.end, w.step, w.width), ms)
+				if got, want := read(t, set, err), m.inWindows(w).answer(mint, maxt, ms...); !slices.Equal(got, want) {
+					rt.Fatalf("select %v in %+v from %d to %d by %s and %s:\n got %q\nwant %q", ms, w, mint, maxt, road, plan, got, want)
+				}
 			}
 		}
 	}
+}
+
+// windows are what query.NewWindows is asked for.
+type windows struct{ end, step, width int64 }
+
+func genWindows(rt *rapid.T, genTime *rapid.Generator[int64]) windows {
+	genLength := rapid.OneOf(rapid.Int64Range(60_000, 3*mapping.HourMs), rapid.Int64Range(60_000, 3*day))
+	w := windows{end: genTime.Draw(rt, "a window's end"), step: genLength.Draw(rt, "step")}
+	w.width = rapid.Int64Range(1, w.step-1).Draw(rt, "width")
+	if rapid.Bool().Draw(rt, "aligned") {
+		w.end = -w.end / mapping.HourMs * mapping.HourMs
+	}
+	return w
+}
+
+// inWindows is the model without the samples between windows.
+func (m model) inWindows(w windows) model {
+	out := model{}
+	for _, s := range m {
+		for at, v := range s.samples {
+			if ((w.end-at)%w.step+w.step)%w.step < w.width {
+				out.write(s.labels, mapping.Sample{T: at, V: v})
+			}
+		}
+	}
+	return out
 }
 
 // The plans differ in what they touch: a few of many series are got, a whole metric is scanned.

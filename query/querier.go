@@ -90,6 +90,21 @@ func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool,
 	return s, nil
 }
 
+// SelectWindows is Select without the samples outside of the windows, and without the series that have no others. Only the
+// hours that windows touch are read. The set ends with ErrHistogram where it meets a native histogram.
+func (q *Querier) SelectWindows(
+	ctx context.Context, mint, maxt int64, w *Windows, matchers []*labels.Matcher,
+) (SeriesSet, error) {
+	found, err := q.find(ctx, mint, maxt, matchers)
+	if err != nil {
+		return nil, err
+	}
+	s := newSet(q, found, mint, maxt)
+	s.look(w)
+	s.start(ctx)
+	return s, nil
+}
+
 // find asks the index.
 func (q *Querier) find(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) (index.Result, error) {
 	found, err := q.Index.Select(ctx, mint, maxt, index.Limits{Series: q.MaxSeries, Bytes: q.MaxBytes}, matchers...)

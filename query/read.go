@@ -149,6 +149,8 @@ func (b *block) gatherRuns(readers []*reader) {
 type reader struct {
 	q          *Querier
 	mint, maxt int64
+	windows    *Windows
+	histogram  bool // a row has a native histogram in a window
 	regexp     string
 	pages      []*mapping.Points // the last one is being filled
 	runs       []run             // of the pages
@@ -158,8 +160,8 @@ type reader struct {
 
 func (r *reader) reset(q *Querier, s *set) {
 	r.release(q)
-	r.q, r.mint, r.maxt, r.regexp = q, s.mint, s.maxt, s.rowRegexp
-	r.runs, r.touched = r.runs[:0], Touched{}
+	r.q, r.mint, r.maxt, r.windows, r.regexp = q, s.mint, s.maxt, s.windows, s.rowRegexp
+	r.runs, r.touched, r.histogram = r.runs[:0], Touched{}, false
 }
 
 // pagePoints is how many samples a page has room for. Of a longer row the page becomes as long as that, and is of no more use.
@@ -201,12 +203,18 @@ func (r *reader) read(ctx context.Context, p *piece, points *atomic.Int64, limit
 			held = r.decode(store.Row{Key: held[0].key}, held, held[0].group)
 		}
 		held = r.decode(store.Row{Key: p.rows[at], Cells: row.Cells}, held, p.of[at])
+		if r.histogram {
+			return ErrHistogram
+		}
 		if points.Add(int64(r.touched.Samples-before)) > limit {
 			return errFull
 		}
 	}
 	for len(held) > 0 {
 		held = r.decode(store.Row{Key: held[0].key}, held, held[0].group)
+	}
+	if r.histogram {
+		return ErrHistogram
 	}
 	return nil
 }
@@ -293,10 +301,23 @@ func (r *reader) decode(row store.Row, held []heldRow, group int) []heldRow {
 	}
 	page := r.page(r.decoder.Len())
 	from := page.Len()
-	r.decoder.AppendPoints(page, r.mint, min(r.maxt, int64(key.Base)*1000+mapping.HourMs-1))
+	r.appendPoints(page, max(r.mint, int64(key.Base)*1000), min(r.maxt, int64(key.Base)*1000+mapping.HourMs-1))
 	if to := page.Len(); to > from {
 		r.runs = append(r.runs, run{group, key.Base, row.Key, page, from, to})
 		r.touched.Samples += to - from
 	}
 	return held[own:]
+}
+
+// appendPoints appends the decoder's points from mint to maxt that are wanted.
+func (r *reader) appendPoints(page *mapping.Points, mint, maxt int64) {
+	w := r.windows
+	if w == nil {
+		r.decoder.AppendPoints(page, mint, maxt)
+		return
+	}
+	for end := w.endFrom(mint); end-w.width < maxt; end += w.step {
+		r.decoder.AppendPoints(page, max(mint, end-w.width+1), min(maxt, end))
+	}
+	r.histogram = r.histogram || len(page.H) > 0
 }

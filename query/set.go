@@ -13,6 +13,10 @@ import (
 // ErrLimit marks a query that asks for more than a limit allows; the text names the limit and its flag.
 var ErrLimit = errors.New("query limit exceeded")
 
+// ErrHistogram ends a set of SelectWindows that meets a native histogram: whether its count began anew is told by the one
+// before it, which may be one that is left out. Select has to be asked instead.
+var ErrHistogram = errors.New("native histogram in a window")
+
 // SeriesSet iterates over series in the order of their labels, and over the samples of each in runs. It is not safe for
 // concurrent use. Close must be called, and may be called at any moment; it stops what still runs.
 type SeriesSet interface {

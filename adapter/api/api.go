@@ -23,6 +23,7 @@ import (
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
+	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -164,7 +165,7 @@ func (h *Handler) Close() error { return h.engine.Close() }
 func (h *Handler) newAPI(known features.Collector) *v1.API {
 	nobody := absent{}
 	return v1.NewAPI(
-		boundedEngine{h.engine, h.config.MaxSubquerySteps},
+		boundedEngine{promstore.Engine{QueryEngine: h.engine}, h.config.MaxSubquerySteps},
 		h.config.Queryable,
 		nil, nil, // appenders: remote write and OTLP are served elsewhere
 		h.config.Exemplars,

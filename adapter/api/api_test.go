@@ -166,6 +166,12 @@ func (f failing) Select(context.Context, int64, int64, bool, []*labels.Matcher) 
 	return nil, f.err
 }
 
+func (f failing) SelectWindows(
+	context.Context, int64, int64, *query.Windows, []*labels.Matcher,
+) (query.SeriesSet, error) {
+	return nil, f.err
+}
+
 func (f failing) Exemplars(context.Context, int64, int64, int64, ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	return nil, f.err
 }
@@ -216,6 +222,12 @@ func (w *waiting) Select(ctx context.Context, _, _ int64, _ bool, _ []*labels.Ma
 	w.began <- struct{}{}
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+func (w *waiting) SelectWindows(
+	ctx context.Context, mint, maxt int64, _ *query.Windows, ms []*labels.Matcher,
+) (query.SeriesSet, error) {
+	return w.Select(ctx, mint, maxt, false, ms)
 }
 
 func TestHandler_BoundsQueriesAtATime(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/teststorage"
+
+	"github.com/promtsd/promtsd/query/promstore"
 )
 
 const (
@@ -111,7 +113,7 @@ func TestPromQL_Child(t *testing.T) {
 		t.Skip("is run by TestPromQL_PassesPrometheusBuiltinTests")
 	}
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	promqltest.RunBuiltinTestsWithStorage(t, engine, newStorage)
+	promqltest.RunBuiltinTestsWithStorage(t, promstore.Engine{QueryEngine: engine}, newStorage)
 }
 
 // handicap is what is kept from a storage.

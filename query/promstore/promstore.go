@@ -20,6 +20,12 @@ type Querier interface {
 	// milliseconds, mint not above maxt. With labelsOnly the series come without samples: those that were active on a
 	// day of the range, and in a range of more than 40 days maybe others.
 	Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (query.SeriesSet, error)
+
+	// SelectWindows is Select without the samples outside of the windows, nil for none left out. Where it meets a native
+	// histogram the set ends with query.ErrHistogram.
+	SelectWindows(
+		ctx context.Context, mint, maxt int64, w *query.Windows, matchers []*labels.Matcher,
+	) (query.SeriesSet, error)
 }
 
 // Config is what a Queryable needs.
@@ -84,14 +90,15 @@ func (q chunkQuerier) Select(
 	return chunkSet{q.selectSeries(ctx, hints, ms)}
 }
 
-// selectSeries heeds of the hints the range, the limit, the shard, and the function "series", by which the API says
-// that it wants no samples. The others could save work only by leaving samples out that the engine counts on.
+// selectSeries heeds of the hints the range, the limit, the shard, the function "series", by which the API says that it wants
+// no samples, and the step where an Engine says what it means.
 func (q *querier) selectSeries(ctx context.Context, hints *storage.SelectHints, ms []*labels.Matcher) *set {
 	s := &set{q: q, ctx: ctx, mint: q.mint, maxt: q.maxt, matchers: ms}
 	if hints != nil {
 		s.mint, s.maxt = max(s.mint, hints.Start), min(s.maxt, hints.End)
 		s.limit, s.shard, s.shards = hints.Limit, hints.ShardIndex, hints.ShardCount
 		s.labelsOnly = hints.Func == "series"
+		s.windows = windowsOf(ctx, hints.Step, ms)
 	}
 	if s.labelsOnly {
 		// The API takes the warnings of such a set before its first series.

@@ -26,6 +26,8 @@ type set struct {
 	ctx           context.Context
 	mint, maxt    int64
 	labelsOnly    bool
+	windows       *query.Windows // chunks beside them are not kept
+	whole         bool           // all samples are read, not only those in windows
 	matchers      []*labels.Matcher
 	limit         int // series; 0: any number
 	shard, shards uint64
@@ -35,6 +37,7 @@ type set struct {
 	ended    bool
 	given    int
 	current  *series
+	last     labels.Labels // of the series given last
 	err      error
 	warnings annotations.Annotations
 
@@ -65,13 +68,19 @@ func (s *set) begin() {
 		s.ended = true
 		return
 	}
-	inner, err := s.q.source.Select(s.ctx, s.mint, s.maxt, s.labelsOnly, s.matchers)
+	var inner query.SeriesSet
+	var err error
+	if s.windows == nil || s.whole {
+		inner, err = s.q.source.Select(s.ctx, s.mint, s.maxt, s.labelsOnly, s.matchers)
+	} else {
+		inner, err = s.q.source.SelectWindows(s.ctx, s.mint, s.maxt, s.windows, s.matchers)
+	}
 	if err != nil {
 		s.err, s.ended = err, true
 		return
 	}
 	s.inner = inner
-	if s.warnings = warningsOf(inner); !s.q.enter(s) {
+	if s.warnings.Merge(warningsOf(inner)); !s.q.enter(s) {
 		inner.Close()
 		s.err, s.ended = errClosed, true
 	}
@@ -95,25 +104,45 @@ func (s *set) Next() bool {
 		return false
 	}
 	for s.limit <= 0 || s.given < s.limit {
-		if !s.inner.Next() {
-			s.end(s.inner.Err())
-			return false
+		var err error
+		if s.inner.Next() {
+			ls := s.inner.Labels()
+			if s.shards > 0 && labels.StableHash(ls)%s.shards != s.shard {
+				continue
+			}
+			if s.whole && s.given > 0 && labels.Compare(ls, s.last) <= 0 {
+				continue // it was given before the set began again
+			}
+			var current *series
+			if current, err = s.read(ls); err == nil {
+				s.current, s.last = current, ls
+				s.given++
+				return true
+			}
+		} else if err = s.inner.Err(); err == nil {
+			break
 		}
-		ls := s.inner.Labels()
-		if s.shards > 0 && labels.StableHash(ls)%s.shards != s.shard {
-			continue
-		}
-		current, err := s.read(ls)
-		if err != nil {
+		if !errors.Is(err, query.ErrHistogram) || s.whole {
 			s.end(err)
 			return false
 		}
-		s.current = current
-		s.given++
-		return true
+		if s.readWhole(); s.ended {
+			return false
+		}
 	}
 	s.end(nil)
 	return false
+}
+
+// readWhole begins again with all samples of the series that are still to be given.
+func (s *set) readWhole() {
+	s.warnings.Merge(warningsOf(s.inner))
+	if s.q.leave(s) {
+		s.inner.Close()
+	}
+	s.encoder.Reset()
+	s.whole = true
+	s.begin()
 }
 
 // read takes the samples of the inner set's series.
@@ -157,6 +186,9 @@ func (s *set) read(ls labels.Labels) (*series, error) {
 
 // keep copies a chunk of the current series.
 func (s *set) keep(c query.Chunk) error {
+	if !s.windows.Overlap(c.MinT, c.MaxT) {
+		return nil
+	}
 	n := len(c.Data)
 	if !s.q.budget.take(chunkBytes + n) {
 		return s.overBudget()

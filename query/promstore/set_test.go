@@ -163,6 +163,12 @@ func (s *scripted) Select(context.Context, int64, int64, bool, []*labels.Matcher
 	return &scriptedSet{scripted: s}, nil
 }
 
+func (s *scripted) SelectWindows(
+	ctx context.Context, mint, maxt int64, _ *query.Windows, ms []*labels.Matcher,
+) (query.SeriesSet, error) {
+	return s.Select(ctx, mint, maxt, false, ms)
+}
+
 type scriptedSet struct {
 	*scripted
 	series, runs int
