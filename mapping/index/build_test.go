@@ -148,7 +148,7 @@ func TestBuild_MayBeCutShortAnywhereAndRepeated(t *testing.T) {
 			faulty := storetest.Faulty(st, storetest.Fault{Call: call, When: when, Rows: 5})
 			err := index.Build(t.Context(), faulty, settings, now, nil)
 			if faulty.Calls(storetest.Any) < call {
-				if err != nil || call < 4 {
+				if err != nil || call < 5 {
 					t.Fatalf("Build ended after %d calls with %v", call-1, err)
 				}
 				break
@@ -157,7 +157,7 @@ func TestBuild_MayBeCutShortAnywhereAndRepeated(t *testing.T) {
 				t.Fatalf("Build with call %d failing: got %v, want ErrUnavailable", call, err)
 			}
 			s, err := catalog.Open(t.Context(), st, "promtsd", nil)
-			recorded := call == 3 && when != storetest.Before // the last call, which had its effect
+			recorded := call == 4 && when != storetest.Before // the last call, which had its effect
 			if err != nil || s.IndexComplete != recorded {
 				t.Errorf("after call %d had failed: %+v, %v", call, s, err)
 			}

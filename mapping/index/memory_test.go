@@ -216,46 +216,71 @@ func (h *holding) Apply(ctx context.Context, b *store.Batch) error {
 	return nil
 }
 
+// News of dead writers are removed also by a process that reads none, and none before it has seen them for two hours, whatever the
+// clock of their writer says.
 func TestMemory_RemovesOldNews(t *testing.T) {
-	db := newDatabase(t, nil)
-	one, _ := db.member(1000, time.Hour)
-	two, ofTwo := db.member(1000, time.Hour)
-	for i := range 5 {
-		var b store.Batch
-		db.writer.PutDay(&b, db.tsuid("m", "k", fmt.Sprint(i)), 20_000, int64(i)+1, nil)
-		if err := one.Apply(t.Context(), &b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := two.ReadNews(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		before int64
-		want   int
-	}{{1, 5}, {4, 2}, {100, 0}, {100, 0}} {
-		if err := two.SweepNews(t.Context(), c.before); err != nil {
-			t.Fatal(err)
-		}
-		rows := 0
-		for _, err := range db.store.Scan(t.Context(), store.Scan{
-			Table: "promtsd", Ranges: []store.Range{{Start: []byte("n"), Stop: []byte("o")}},
-		}) {
-			if rows++; err != nil {
+	for name, reads := range map[string]bool{"one that reads them": true, "one that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			db := newDatabase(t, nil)
+			one, _ := db.member(1000, time.Hour)
+			series := 10_000
+			if !reads {
+				series = 0
+			}
+			two, ofTwo := db.member(series, time.Hour)
+			tell := func(news int, clock int64) {
+				for i := range news {
+					var b store.Batch
+					db.writer.PutDay(&b, db.tsuid("m", "k", fmt.Sprint(clock, i)), 20_000, clock, nil)
+					if err := one.Apply(t.Context(), &b); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			begin := time.Now()
+			tell(2500, 1)
+			for _, c := range []struct {
+				after time.Duration
+				tell  int
+				clock int64
+				want  int
+			}{
+				{0, 0, 0, 2500}, {time.Hour, 3, begin.Add(time.Hour * 1e5).UnixMilli(), 2503}, {2*time.Hour - 1, 0, 0, 2503},
+				{2 * time.Hour, 0, 0, 3}, {3*time.Hour - 1, 2, 5, 5}, {3 * time.Hour, 0, 0, 2}, {6 * time.Hour, 0, 0, 0}, {9 * time.Hour, 0, 0, 0},
+			} {
+				tell(c.tell, c.clock)
+				if reads {
+					if err := two.ReadNews(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := two.SweepNews(t.Context(), begin.Add(c.after)); err != nil {
+					t.Fatal(err)
+				}
+				rows := 0
+				for _, err := range db.store.Scan(t.Context(), store.Scan{
+					Table: "promtsd", Ranges: []store.Range{{Start: []byte("n"), Stop: []byte("o")}},
+				}) {
+					if rows++; err != nil {
+						t.Fatal(err)
+					}
+				}
+				if rows != c.want {
+					t.Errorf("after %v: %d rows are left, want %d", c.after, rows, c.want)
+				}
+			}
+			if !reads {
+				return
+			}
+			// A writer that was silent for long is met again.
+			db.add(one, db.tsuid("m", "k", "new"), 20_000)
+			if err := two.ReadNews(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if rows != c.want {
-			t.Errorf("removed what is before %d: %d rows are left, want %d", c.before, rows, c.want)
-		}
-	}
-	// A writer that was silent for long is met again.
-	db.add(one, db.tsuid("m", "k", "new"), 20_000)
-	if err := two.ReadNews(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got, road := db.selected(ofTwo, 20_000, 20_000, eq("k", "new")); len(got) != 1 || road != index.MemoryRoad {
-		t.Errorf("got %q by %s, want the new series", got, road)
+			if got, road := db.selected(ofTwo, 20_000, 20_000, eq("k", "new")); len(got) != 1 || road != index.MemoryRoad {
+				t.Errorf("got %q by %s, want the new series", got, road)
+			}
+		})
 	}
 }
 

@@ -24,14 +24,14 @@ import (
 //
 // A process numbers its rows one by one. They may become visible in another order, and some never, so a reader reads
 // again from the first number that it misses, until it has missed it for so long that its batch must have failed. No
-// clock of one process is compared with that of another's, but for removing rows that are hours old.
+// clock of one process is compared with that of another's, also not for removing rows that are hours old (sweep.go).
 
 const (
 	newsPrefix = 'n'
 	newsRow    = 1 + 8 + 8
 	newsBytes  = 64 << 10         // of a row, about
 	newsGap    = 10 * time.Minute // how long a number is waited for; longer than any batch may take
-	newsAge    = 2 * time.Hour    // after which a row is removed
+	newsAge    = 2 * time.Hour    // for how long a row is seen before it is removed
 	newsMissed = newsAge / 2      // a reader that did not read for so long begins anew
 	newsSweeps = newsAge / 8      // how often rows are removed
 )
@@ -43,7 +43,9 @@ type news struct {
 	number atomic.Uint64
 	lost   chan struct{} // has an entry when news may have been missed, and the memory must be filled anew
 
-	mu      sync.Mutex // held while news are read or removed
+	marks map[[8]byte][]newsMark // of writers whose rows are to be removed; sweep's, which is one at a time
+
+	mu      sync.Mutex // held while news are read
 	writers map[[8]byte]*newsWriter
 	began   atomic.Pointer[time.Time] // when the last reading that succeeded began; nil before the first
 }
@@ -57,6 +59,7 @@ type newsWriter struct {
 
 func (n *news) init(m *Memory) {
 	n.m, n.lost, n.writers = m, make(chan struct{}, 1), make(map[[8]byte]*newsWriter)
+	n.marks = make(map[[8]byte][]newsMark)
 	_, _ = rand.Read(n.id[:]) // never fails
 }
 
@@ -211,7 +214,10 @@ func (n *news) keep(ctx context.Context) {
 				err = n.read(ctx)
 			}
 		case now := <-sweeps.C:
-			err = n.sweep(ctx, now.Add(-newsAge).UnixMilli())
+			if err := n.sweep(ctx, now); err != nil && ctx.Err() == nil {
+				n.m.Logger.Warn("what told other promtsd of new series is not removed; trying again", "err", err)
+			}
+			continue
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			n.m.Logger.Warn("series that other promtsd add are not seen: queries read the index from the store meanwhile",
@@ -219,42 +225,4 @@ func (n *news) keep(ctx context.Context) {
 		}
 		failing = err != nil
 	}
-}
-
-// sweep removes the rows written before a time, in milliseconds, those of dead writers too.
-func (n *news) sweep(ctx context.Context, before int64) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, id := range append(slices.Collect(maps.Keys(n.writers)), n.id) {
-		old, more, err := n.old(ctx, id, before)
-		if err != nil {
-			return err
-		}
-		if err := n.m.Store.Apply(ctx, old); err != nil {
-			return err
-		}
-		if !more {
-			delete(n.writers, id) // if it is only silent, it is met again
-		}
-	}
-	return nil
-}
-
-// old are the deletions of a writer's rows that are of before a time, and whether there are others.
-func (n *news) old(ctx context.Context, id [8]byte, before int64) (deletions *store.Batch, more bool, err error) {
-	deletions = new(store.Batch)
-	first := newsKey(id, 0)
-	scan := store.Scan{Table: n.m.Settings.Tables.Own, Ranges: []store.Range{{Start: first, Stop: Successor(first[:9])}}}
-	for row, err := range n.m.Store.Scan(ctx, scan) {
-		if err != nil {
-			return nil, false, err
-		}
-		if len(row.Cells) > 0 && row.Cells[0].Timestamp >= before {
-			return deletions, true, nil // and so are all after it
-		}
-		for _, c := range row.Cells {
-			deletions.Delete(scan.Table, row.Key, c.Family, c.Qualifier, c.Timestamp)
-		}
-	}
-	return deletions, false, nil
 }
