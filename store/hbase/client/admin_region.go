@@ -44,7 +44,7 @@ func (c *Client) eachRegion(
 func (c *Client) Split(ctx context.Context, region *Region, row []byte) error {
 	defer c.locator.forget(region.Table)
 	return c.procedure(ctx, "split", region.Table, wire.MethodSplitRegion,
-		&wire.SplitRegionRequest{Region: region.info, Row: row, Nonce: c.nonce()})
+		&wire.SplitRegionRequest{Region: region.info(), Row: row, Nonce: c.nonce()})
 }
 
 // Merge makes two adjacent regions of a table one, and returns when it is open.

@@ -18,9 +18,9 @@ type attempt struct {
 	table string
 	row   []byte // whose region is asked
 
-	layout *layout // of the present attempt; nil before the first
-	stale  bool    // layout is known to be wrong
-	region *Region // of the present attempt
+	region *Region   // of the present attempt; nil before the first, and where it is not known
+	placed time.Time // when it was found
+	first  *Region   // to be asked at the first attempt without being located once more; nil: none
 
 	tried  int  // attempts that failed
 	writes bool // the request changes something
@@ -41,33 +41,30 @@ func (c *Client) change(verb, table string, row []byte) *attempt {
 // errUnassigned says that a region has no server at the moment, or that there is a hole where a row belongs.
 var errUnassigned = errors.New("no server has the region at the moment")
 
-// locate sets the layout.
-func (a *attempt) locate(ctx context.Context) error {
+// find returns the region of the row, or with below the one in which the rows below it end.
+func (a *attempt) find(ctx context.Context, below bool) (*Region, error) {
 	a.region = nil
-	stale := a.layout
-	if !a.stale {
-		stale = nil
-	}
-	l, err := a.c.locator.locate(ctx, a.table, stale)
+	region, err := a.c.locator.locate(ctx, a.table, a.row, below)
 	if err != nil {
-		return &lookupError{err}
+		return nil, &lookupError{err}
 	}
-	a.layout, a.stale = l, false
-	return nil
+	return region, nil
 }
 
-// place sets the layout, and the region that holds the row.
-func (a *attempt) place(ctx context.Context) error {
-	if err := a.locate(ctx); err != nil {
-		return err
-	}
-	return a.take(a.layout.find(a.row))
-}
+// place sets the region, to the one that holds the row.
+func (a *attempt) place(ctx context.Context) error { return a.placeAt(ctx, false) }
 
-// take sets the region, which is nil for a hole.
-func (a *attempt) take(region *Region) error {
-	a.region = region
-	if region == nil || region.addr == "" {
+// placeAt is place or, with below, sets it to the region in which the rows below the row end.
+func (a *attempt) placeAt(ctx context.Context, below bool) error {
+	region, err := a.first, error(nil)
+	a.first = nil
+	if region == nil || region.addr == "" || region.invalid.Load() {
+		if region, err = a.find(ctx, below); err != nil {
+			return err
+		}
+	}
+	a.region, a.placed = region, time.Now()
+	if region.addr == "" {
 		return errUnassigned
 	}
 	return nil
@@ -84,6 +81,15 @@ func (c *Client) repeat(ctx context.Context, a *attempt, try func(ctx context.Co
 			return err
 		}
 	}
+}
+
+// locate finds the region of the row of a request that is to be divided by regions.
+func (c *Client) locate(ctx context.Context, a *attempt) (region *Region, err error) {
+	err = c.repeat(ctx, a, func(ctx context.Context) error {
+		region, err = a.find(ctx, false)
+		return err
+	})
+	return region, err
 }
 
 // onRow repeats a request to the region of a row.
@@ -109,25 +115,27 @@ func (c *Client) onceOnRow(ctx context.Context, a *attempt, call rowCall) error 
 }
 
 // inTurn makes one attempt of a large request to a region, of which only so many are under way at once.
-func (c *Client) inTurn(
-	ctx context.Context, region *Region, request *rpc.Request, lane func(context.Context, string) (*rpc.Conn, error),
-) (*rpc.Response, error) {
+func (c *Client) inTurn(ctx context.Context, region *Region, request *rpc.Request, kind *traffic) (*rpc.Response, error) {
 	request.Deadline = time.Now().Add(c.cfg.RPCTimeout)
-	if err := region.slots.acquireBy(ctx, request.Deadline); err != nil {
+	leave, err := kind.regions.acquireBy(ctx, string(region.Name), request.Deadline)
+	if err != nil {
 		return nil, err
 	}
-	defer region.slots.release()
-	server := c.pool.limit(region.addr)
-	if err := server.acquireBy(ctx, request.Deadline); err != nil {
+	defer leave()
+	if leave, err = kind.servers.acquireBy(ctx, region.addr, request.Deadline); err != nil {
 		return nil, err
 	}
-	defer server.release()
-	conn, err := lane(ctx, region.addr)
+	defer leave()
+	conn, err := kind.conn(ctx, region.addr)
 	if err != nil {
 		return nil, err
 	}
 	return conn.Call(ctx, request)
 }
+
+// suspect is for how long a server must have been silent before a caller that is not patient any more, and does not say
+// why, makes the next one ask where the region is.
+const suspect = time.Second
 
 // failed takes the failure of an attempt. When it returns no error the request is to be repeated as the verdict says,
 // for which it has made the pause already.
@@ -139,8 +147,9 @@ func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
 		return v, a.final(v.class, err)
 	}
 	if ctx.Err() != nil {
-		if v.step == relocate && a.layout != nil && !errors.Is(ctx.Err(), context.Canceled) {
-			a.c.locator.doubt(a.layout) // too late for this request; the next one shall not wait for the same server
+		impatient := errors.Is(ctx.Err(), context.Canceled) && time.Since(a.placed) < suspect
+		if v.step == relocate && a.region != nil && !impatient {
+			a.region.invalid.Store(true) // too late for this request; the next one shall not wait for the same server
 		}
 		return v, a.final(ErrUnavailable, because(context.Cause(ctx), err))
 	}
@@ -160,18 +169,18 @@ func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
 
 // relocate makes the next attempt look the region up again, or go where the server said it went.
 func (a *attempt) relocate(v verdict, err error) {
-	if v.step != relocate || a.layout == nil {
+	if v.step != relocate || a.region == nil {
 		return
 	}
+	a.region.invalid.Store(true)
 	var e *wire.Exception
-	if errors.As(err, &e) && a.region != nil {
+	if errors.As(err, &e) {
 		// Servers remember for minutes where a region went that has moved on, or back, since, or is no more: two of them
 		// could send us to and fro. So hbase:meta is asked before another one is believed.
 		if server, ok := e.MovedTo(); ok && !a.region.redirected {
-			a.c.locator.moved(a.layout, a.region.Name, server)
+			a.c.locator.moved(a.region, server)
 		}
 	}
-	a.stale = true
 }
 
 // because joins the end of the context with what was the matter then.

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +26,7 @@ import (
 // long as nothing goes wrong.
 //
 // A Batch is used by one goroutine, and not after Flush. Its memory is bounded by what BatchBytes times the number of
-// regions allows, 16 MiB at most, and Config.WriteBytes.
+// regions that it writes to allows, 16 MiB at most, and Config.WriteBytes.
 type Batch struct {
 	c      *Client
 	ctx    context.Context
@@ -32,10 +34,9 @@ type Batch struct {
 	table  string
 	start  time.Time
 
-	layout *layout
-	parts  []part // by region of layout
-	open   int    // bytes in blocks that are not sent yet
-	wg     sync.WaitGroup
+	parts parts
+	open  int // bytes in blocks that are not sent yet
+	wg    sync.WaitGroup
 	// applied is set when something was written; the senders set it at any time.
 	applied atomic.Bool
 
@@ -43,10 +44,34 @@ type Batch struct {
 	err error      // the first failure
 }
 
+// parts is what a batch has for each region that it has met, in order. Regions are as they were when they were met.
+type parts struct {
+	met  regionMap
+	list []*part // by region of met
+}
+
+// of returns the part of a row, nil when its region was not met yet. It does not allocate.
+func (p *parts) of(row []byte) *part {
+	if i := p.met.index(row); i >= 0 && p.met.regions[i].holds(row) {
+		return p.list[i]
+	}
+	return nil
+}
+
+// add adds the part of a region that was not met yet.
+func (p *parts) add(region *Region, row []byte) *part {
+	i := p.met.index(row)
+	added := &part{region: region}
+	p.met.insert(i, region)
+	p.list = slices.Insert(p.list, i+1, added)
+	return added
+}
+
 // part is what a batch has for one region.
 type part struct {
-	block *block // being filled; nil when empty
-	last  *block // of those to be sent, one after the other, by a goroutine of their own; nil when there are none
+	region *Region
+	block  *block // being filled; nil when empty
+	last   *block // of those to be sent, one after the other, by a goroutine of their own; nil when there are none
 }
 
 // block is the mutations of one request.
@@ -56,7 +81,7 @@ type block struct {
 	part    *part
 	run     func() // starts to send; made once, where a go statement with arguments makes one each time
 	next    *block // of the same part
-	mixed   bool   // some rows may not be of the region it was filled for
+	mixed   bool   // its rows may not all be of one region
 	held    int    // of the budget
 	param   []byte
 	pieces  [2][]byte
@@ -66,25 +91,20 @@ type block struct {
 // maxOpen bounds the bytes in blocks of one batch that are not full.
 const maxOpen = 16 << 20
 
-// NewBatch begins a write to a table, which it locates if need be. It ends with ctx, or after Config.OperationTimeout.
+// NewBatch begins a write to a table. It ends with ctx, or after Config.OperationTimeout.
 // Every batch has to be flushed.
 func (c *Client) NewBatch(ctx context.Context, table string) (*Batch, error) {
+	if c.pool.life.Err() != nil {
+		return nil, &Error{Verb: "put", Table: table, Class: ErrClosed}
+	}
 	start := time.Now()
 	ctx, cancel := c.bounded(ctx)
-	a := c.attempt("put", table, nil)
-	if err := c.repeat(ctx, a, a.locate); err != nil {
-		cancel()
-		c.cfg.Observer.Verb("put", time.Since(start), err)
-		return nil, err
-	}
-	return &Batch{
-		c: c, ctx: ctx, cancel: cancel, table: table, start: start,
-		layout: a.layout, parts: make([]part, len(a.layout.regions)),
-	}, nil
+	return &Batch{c: c, ctx: ctx, cancel: cancel, table: table, start: start}, nil
 }
 
 // Put adds a cell. The timestamp is in milliseconds and not 0: the server's clock would not be the same at every
-// attempt. It copies what it is given. It waits while Config.WriteBytes are on their way. An error is told by Flush.
+// attempt. It copies what it is given. It waits while Config.WriteBytes are on their way, and for
+// the look-up of a region that is not known. An error is told by Flush.
 func (b *Batch) Put(row []byte, family string, qualifier []byte, timestamp int64, value []byte) {
 	if p := b.part(row, family, qualifier, timestamp, value); p != nil {
 		before := len(p.block.Block())
@@ -110,13 +130,30 @@ func (b *Batch) part(row []byte, family string, qualifier []byte, timestamp int6
 		b.refuse(row, family, qualifier, timestamp, value)
 		return nil
 	}
-	// A row in a hole between regions goes with the region before; the sender finds out.
-	at := b.layout.index(row)
-	return b.room(&b.parts[max(at, 0)], row, at < 0 || b.layout.regions[at].endsBefore(row))
+	p := b.parts.of(row)
+	if p == nil {
+		if p = b.meet(row); p == nil {
+			return nil
+		}
+	}
+	return b.room(p, row)
+}
+
+// meet finds the region of a row, and makes its part; nil when the batch has failed.
+func (b *Batch) meet(row []byte) *part {
+	if b.failed() {
+		return nil
+	}
+	region, err := b.c.locate(b.ctx, b.c.attempt("put", b.table, bytes.Clone(row)))
+	if err != nil {
+		b.fail(err)
+		return nil
+	}
+	return b.parts.add(region, row)
 }
 
 // room makes sure that the block of a part can take a cell of row.
-func (b *Batch) room(p *part, row []byte, mixed bool) *part {
+func (b *Batch) room(p *part, row []byte) *part {
 	if blk := p.block; blk != nil {
 		full := len(blk.Block()) >= b.c.cfg.BatchBytes || blk.Actions() >= wire.MaxActions
 		if full && (!sameRow(blk, row) || len(blk.Block()) >= rowStretch*b.c.cfg.BatchBytes) {
@@ -125,8 +162,8 @@ func (b *Batch) room(p *part, row []byte, mixed bool) *part {
 	}
 	if p.block == nil {
 		p.block = b.c.block()
+		p.block.mixed = p.region.isHole()
 	}
-	p.block.mixed = p.block.mixed || mixed
 	return p
 }
 
@@ -145,9 +182,9 @@ func (b *Batch) added(p *part, size int) {
 }
 
 func (b *Batch) dispatchAll() {
-	for i := range b.parts {
-		if b.parts[i].block != nil {
-			b.dispatch(&b.parts[i])
+	for _, p := range b.parts.list {
+		if p.block != nil {
+			b.dispatch(p)
 		}
 	}
 }
@@ -181,7 +218,7 @@ func (b *Batch) Flush() error {
 	b.dispatchAll()
 	b.wg.Wait()
 	b.cancel()
-	b.parts = nil
+	b.parts = parts{}
 	// Nobody else is left.
 	if e, ok := errors.AsType[*Error](b.err); ok && b.applied.Load() {
 		e.MayHaveApplied = true

@@ -64,17 +64,19 @@ func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	return id, err
 }
 
-// Regions returns the regions of a table in order, as they are known; a region without a Server moves at the moment. A
-// scan that is to run in parallel is cut along them.
+// Regions returns the regions of a table in order, as hbase:meta has them now; a region without a Server moves at the
+// moment. A scan that is to run in parallel is cut along them.
 func (c *Client) Regions(ctx context.Context, table string) ([]*Region, error) {
 	var regions []*Region
 	err := c.verb(ctx, "locate", func(ctx context.Context) error {
-		a := c.attempt("locate", table, nil)
-		return c.repeat(ctx, a, func(ctx context.Context) error {
-			if err := a.locate(ctx); err != nil {
-				return err
+		return c.repeat(ctx, c.attempt("locate", table, nil), func(ctx context.Context) (err error) {
+			ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
+			defer cancel()
+			ctx, release := c.living(ctx)
+			defer release()
+			if regions, err = c.locator.all(ctx, table); err != nil {
+				return &lookupError{err}
 			}
-			regions = append(regions[:0], a.layout.regions...)
 			return nil
 		})
 	})

@@ -42,16 +42,22 @@ type Config struct {
 	RPCTimeout time.Duration
 	// DialTimeout bounds one attempt to connect. Default: 5 s, or half of RPCTimeout if that is less.
 	DialTimeout time.Duration
+	// IdleTimeout is after how long without a call a connection is closed. Default: 5 minutes.
+	IdleTimeout time.Duration
 
 	// WriteBytes bounds the bytes of cells that all batches together have on their way; a Put beyond waits. Default:
 	// 64 MiB.
 	WriteBytes int
 	// BatchBytes is the size of cells at which a batch sends what it holds for a region. Default: 384 KiB.
 	BatchBytes int
-	// RegionRPCs bounds the writing and multi-get requests in flight to one region. Default: 4.
+	// RegionRPCs bounds the writing requests in flight to one region, and as many multi-gets. Default: 4.
 	RegionRPCs int
-	// ServerRPCs bounds the same to one server. Default: 24, a little less than a server has handlers.
+	// ServerRPCs bounds the same to one server. Default: 24, a little less than a server has handlers, so that either
+	// kind leaves some to the other one.
 	ServerRPCs int
+	// TableRegions bounds the regions of one table of which it is remembered where they are, in about 450 bytes each.
+	// Default: 100,000.
+	TableRegions int
 
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
@@ -65,10 +71,12 @@ const (
 	defaultOperationTimeout = 2 * time.Minute
 	defaultRPCTimeout       = 20 * time.Second
 	defaultDialTimeout      = 5 * time.Second
+	defaultIdleTimeout      = 5 * time.Minute
 	defaultWriteBytes       = 64 << 20
 	defaultBatchBytes       = 384 << 10
 	defaultRegionRPCs       = 4
 	defaultServerRPCs       = 24
+	defaultTableRegions     = 100_000
 )
 
 // withDefaults checks cfg and fills in what was left empty.
@@ -90,10 +98,12 @@ func (cfg Config) withDefaults() (Config, error) {
 	positive(&cfg.OperationTimeout, defaultOperationTimeout)
 	positive(&cfg.RPCTimeout, min(defaultRPCTimeout, cfg.OperationTimeout/2))
 	positive(&cfg.DialTimeout, min(defaultDialTimeout, cfg.RPCTimeout/2))
+	positive(&cfg.IdleTimeout, defaultIdleTimeout)
 	positive(&cfg.WriteBytes, defaultWriteBytes)
 	positive(&cfg.BatchBytes, defaultBatchBytes)
 	positive(&cfg.RegionRPCs, defaultRegionRPCs)
 	positive(&cfg.ServerRPCs, defaultServerRPCs)
+	positive(&cfg.TableRegions, defaultTableRegions)
 	if cfg.Observer == nil {
 		cfg.Observer = nobody{}
 	}

@@ -2,11 +2,14 @@ package client_test
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"slices"
+	"sort"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +24,7 @@ import (
 // the first server. What it does not do: filters, columns, versions, timestamps of deletes, and checks other than for
 // absence. A test decides in control what goes wrong.
 type fake struct {
-	t       *testing.T
+	t       testing.TB
 	servers []*fakeServer
 
 	mu       sync.Mutex // guards what follows
@@ -30,6 +33,7 @@ type fake struct {
 	rows     map[string]map[string]string
 	written  map[[2]string]uint64 // by row and qualifier: which put of all, from 1, has written the cell
 	lookups  int                  // scans of hbase:meta
+	metaRows int                  // rows that they were answered with
 	puts     int                  // cells put, repeated ones too
 	actions  int                  // actions of Multis that were tried
 	nonces   map[uint64]int64     // by nonce: what increments have found
@@ -42,6 +46,9 @@ type fake struct {
 	control func(method string, param []byte) fault
 	// frame makes the bytes of an answer, as wire.AppendResponse does.
 	frame func(dst []byte, h wire.ResponseHeader, result, cells []byte) []byte
+	// stall is called before every call, without mu, and may wait; nil: not.
+	stall  func(method string, param []byte)
+	frozen map[int]bool // servers that answer nothing
 }
 
 // fault is what happens to a call.
@@ -72,6 +79,7 @@ type fakeServer struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 	refuse   atomic.Int64 // connections to be closed as soon as they are made
+	open     atomic.Int64 // connections
 
 	mu    sync.Mutex // guards conns
 	conns []net.Conn
@@ -79,7 +87,7 @@ type fakeServer struct {
 
 // startFake runs a fake of some servers, and makes a client of it. regions are the first rows of all but the first one,
 // which are dealt out to the servers in turn.
-func startFake(t *testing.T, servers int, change func(*client.Config), splits ...string) (*fake, *client.Client) {
+func startFake(t testing.TB, servers int, change func(*client.Config), splits ...string) (*fake, *client.Client) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	listeners := make([]net.Listener, servers)
@@ -108,7 +116,7 @@ func startFake(t *testing.T, servers int, change func(*client.Config), splits ..
 }
 
 // newFake runs a fake with a server for each listener, and gives what a client of it has to know.
-func newFake(t *testing.T, listeners []net.Listener, splits ...string) (*fake, client.Config) {
+func newFake(t testing.TB, listeners []net.Listener, splits ...string) (*fake, client.Config) {
 	f := &fake{
 		t: t, rows: make(map[string]map[string]string), written: make(map[[2]string]uint64), nonces: make(map[uint64]int64),
 		scanners: make(map[uint64]*fakeScanner), perScan: 1000,
@@ -175,6 +183,8 @@ func (s *fakeServer) name() wire.ServerName {
 
 // serve answers the calls of a connection, one after the other.
 func (s *fakeServer) serve(conn net.Conn) {
+	s.open.Add(1)
+	defer s.open.Add(-1)
 	defer func() { _ = conn.Close() }()
 	r := bufio.NewReader(conn)
 	if _, err := io.ReadFull(r, make([]byte, wire.PreambleSize)); err != nil {
@@ -192,6 +202,12 @@ func (s *fakeServer) serve(conn net.Conn) {
 		if err != nil {
 			s.fake.t.Errorf("request: %v", err)
 			return
+		}
+		s.fake.mu.Lock()
+		stall := s.fake.stall
+		s.fake.mu.Unlock()
+		if stall != nil {
+			stall(header.Method, param)
 		}
 		answer, block, fault := s.fake.call(s.number, header.Method, param, cells)
 		switch {
@@ -228,6 +244,9 @@ func exception(class string) *wire.Exception {
 func (f *fake) call(server int, method string, param, cells []byte) (answer, block []byte, ft fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.frozen[server] {
+		return nil, nil, fault{hang: true}
+	}
 	switch method {
 	case wire.MethodGetMetaRegionLocations:
 		l := wire.RegionLocation{
@@ -249,7 +268,7 @@ func (f *fake) call(server int, method string, param, cells []byte) (answer, blo
 		}
 		if string(request.Region) == wire.MetaRegionName {
 			f.lookups++
-			answer, block = f.meta(request.Scan)
+			answer, block = f.meta(request.Scan, int(request.LimitOfRows))
 			return answer, block, fault{}
 		}
 	}
@@ -275,7 +294,7 @@ func (f *fake) call(server int, method string, param, cells []byte) (answer, blo
 
 // region is the one of a name, if the server has it.
 func (f *fake) region(server int, name []byte) *fakeRegion {
-	for i := range f.regions {
+	if i := f.metaIndex(string(name), false); i < len(f.regions) {
 		if r := &f.regions[i]; r.server == server && string(r.info().Name()) == string(name) {
 			return r
 		}
@@ -303,8 +322,11 @@ func (f *fake) split(i int, at string) {
 		fakeRegion{start: at, end: r.end, id: r.id + 100, server: r.server})
 }
 
-// meta answers a scan of hbase:meta: for the regions of the table, or for its state.
-func (f *fake) meta(scan *wire.Scan) (answer, block []byte) {
+// meta answers a scan of hbase:meta: for regions of the table, at most limit unless that is 0, or for its state.
+func (f *fake) meta(scan *wire.Scan, limit int) (answer, block []byte) {
+	if limit == 0 {
+		limit = -2
+	}
 	response := wire.ScanResponse{MoreInRegion: false, More: true, ScannerID: 1}
 	add := func(row []byte, family, qualifier string, value []byte) {
 		block = wire.AppendCell(block, row, family, []byte(qualifier), 1, wire.CellPut, value)
@@ -316,7 +338,16 @@ func (f *fake) meta(scan *wire.Scan) (answer, block []byte) {
 		}
 		return response.AppendTo(nil), block
 	}
-	for i := range f.regions {
+	from, to := f.metaIndex(string(scan.Start), false), f.metaIndex(string(scan.Stop), scan.StopInclusive)
+	step := 1
+	if scan.Reversed {
+		from, to, step = f.metaIndex(string(scan.Start), true)-1, f.metaIndex(string(scan.Stop), false)-1, -1
+	}
+	for i := from; (to-i)*step > 0; i += step {
+		if limit--; limit == -1 {
+			response.More = false
+			break
+		}
 		r := &f.regions[i]
 		n := 1
 		add(r.info().Name(), wire.MetaFamily, wire.MetaRegionInfo, wire.AppendStoredRegionInfo(nil, r.info()))
@@ -327,6 +358,23 @@ func (f *fake) meta(scan *wire.Scan) (answer, block []byte) {
 			add(r.info().Name(), wire.MetaFamily, wire.MetaServerStartCode, make([]byte, 8))
 		}
 		response.Results = append(response.Results, wire.ScanResult{Cells: n})
+		f.metaRows++
 	}
 	return response.AppendTo(nil), block
+}
+
+// metaIndex is that of the first region whose row in hbase:meta is not below a bound, or with after is above it. Rows
+// there are sorted by table, start key and id.
+func (f *fake) metaIndex(bound string, after bool) int {
+	table, rest, _ := strings.Cut(bound, ",")
+	if table > "t" {
+		return len(f.regions)
+	}
+	comma := strings.LastIndexByte(rest, ',')
+	start, id := rest[:comma], rest[comma+1:]
+	return sort.Search(len(f.regions), func(i int) bool {
+		name := string(f.regions[i].info().Name())
+		c := cmp.Or(cmp.Compare(f.regions[i].start, start), cmp.Compare(name[strings.LastIndexByte(name, ',')+1:], id))
+		return c > 0 || c == 0 && !after
+	})
 }

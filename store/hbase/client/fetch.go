@@ -183,16 +183,11 @@ func (f *fetcher) call(ctx context.Context, ch *chunk) error {
 func (f *fetcher) open(ctx context.Context) error {
 	a := f.attempt
 	a.row = f.scan.Start
-	if err := a.locate(ctx); err != nil {
+	below := f.spec.Reversed && (f.scan.StartExclusive || len(f.scan.Start) == 0)
+	if err := a.placeAt(ctx, below); err != nil {
 		return err
 	}
-	region := a.layout.find(f.scan.Start)
-	if f.spec.Reversed && (f.scan.StartExclusive || len(f.scan.Start) == 0) {
-		region = a.layout.before(f.scan.Start)
-	}
-	if err := a.take(region); err != nil {
-		return err
-	}
+	region := a.region
 	conn, err := f.c.pool.bulk(ctx, region.addr)
 	if err != nil {
 		return err

@@ -49,13 +49,13 @@ func (c *Client) get(ctx context.Context, g *Get, yield func(Row) bool) error {
 	if len(g.Rows) == 0 {
 		return nil
 	}
-	locating := c.attempt("get", g.Table, g.Rows[0])
-	if err := c.repeat(ctx, locating, locating.locate); err != nil {
-		return err
-	}
 	selection := wire.Selection{Columns: wireColumns(g.Columns), Filter: g.Filter, TimeRange: g.TimeRange}
 	ctx, cancel := context.WithCancel(ctx)
-	bunches := divide(c, g, locating.layout, selection.AppendTo(nil))
+	defer cancel()
+	bunches, err := divide(ctx, c, g, selection.AppendTo(nil))
+	if err != nil {
+		return err
+	}
 	started := 0
 	defer func() {
 		cancel()
@@ -101,22 +101,24 @@ func (g *Get) check() error {
 }
 
 // divide cuts the rows into bunches of one region each, and those of a region into parts of about the same size.
-func divide(c *Client, g *Get, l *layout, selection []byte) []bunch {
+func divide(ctx context.Context, c *Client, g *Get, selection []byte) ([]bunch, error) {
 	var bunches []bunch
 	for rows := g.Rows; len(rows) > 0; {
-		n := 1
-		if region := l.find(rows[0]); region != nil {
-			n = sort.Search(len(rows), func(i int) bool { return region.endsBefore(rows[i]) })
+		region, err := c.locate(ctx, c.attempt("get", g.Table, rows[0]))
+		if err != nil {
+			return nil, err
 		}
+		n := sort.Search(len(rows), func(i int) bool { return region.endsBefore(rows[i]) })
 		parts := (n + getRows - 1) / getRows
 		for part := range parts {
 			b := bunch{c: c, selection: selection, rows: rows[n*part/parts : n*(part+1)/parts], done: make(chan struct{})}
 			b.attempt = c.attempt("get", g.Table, b.rows[0])
+			b.attempt.first = region
 			bunches = append(bunches, b)
 		}
 		rows = rows[n:]
 	}
-	return bunches
+	return bunches, nil
 }
 
 // readCells reads a block of cells, which are all of one row.
@@ -192,7 +194,7 @@ func (b *bunch) ask(ctx context.Context, missing []int, buf []byte) (left []int,
 	}
 	param = wire.EndMessage(param, mark)
 	request := rpc.Request{Method: wire.MethodMulti, Param: [][]byte{param}}
-	response, err := b.c.inTurn(ctx, region, &request, b.c.pool.bulk)
+	response, err := b.c.inTurn(ctx, region, &request, b.c.pool.reads)
 	if err != nil {
 		return missing, param, err
 	}

@@ -15,22 +15,27 @@ var errNoRegions = errors.New("table has no regions at the moment")
 // metaRow is a row of hbase:meta, by qualifier; of the families of a scan no two have the same ones.
 type metaRow map[string][]byte
 
-// region makes a Region of a row. It copies what it keeps.
-func (row metaRow) region() (*Region, error) {
-	info, err := wire.ParseStoredRegionInfo(append([]byte(nil), row[wire.MetaRegionInfo]...))
+// region makes a Region of a row, and tells its table, which is none for what serves no rows of its own: a replica, or
+// a region that was split, which stays in the table until its daughters need none of its files. The row's values are its
+// own: see metaAssembler.
+func (row metaRow) region() (region *Region, of wire.TableName, err error) {
+	info, err := wire.ParseStoredRegionInfo(row[wire.MetaRegionInfo])
 	if err != nil {
-		return nil, err
+		return nil, of, err
 	}
-	region := &Region{Name: info.Name(), Start: info.StartKey, End: info.EndKey, info: info}
+	if info.ReplicaID == 0 && !info.Split && !info.Offline {
+		of = info.Table
+	}
+	region = &Region{Name: info.Name(), Start: info.StartKey, End: info.EndKey, id: info.ID}
 	if !serves(string(row[wire.MetaState])) || len(row[wire.MetaServer]) == 0 {
-		return region, nil
+		return region, of, nil
 	}
 	server, err := wire.ParseMetaServer(row[wire.MetaServer], row[wire.MetaServerStartCode])
 	if err != nil {
-		return nil, err
+		return nil, of, err
 	}
 	region.Server, region.addr = server, server.Addr()
-	return region, nil
+	return region, of, nil
 }
 
 // serves reports whether a region in this state of the master's book-keeping has a server that may answer for it. In
@@ -44,9 +49,9 @@ func serves(state string) bool {
 	}
 }
 
-// scanMeta calls yield for each row of hbase:meta that a scan finds. The values of a row are valid until yield returns.
-// A failure makes the next scan ask the registry where hbase:meta is.
-func (l *locator) scanMeta(ctx context.Context, scan *wire.Scan, yield func(metaRow) error) error {
+// scanMeta calls yield for each row of hbase:meta that a scan finds, about limit at most unless that is 0. The values of
+// a row are valid until yield returns. A failure makes the next scan ask the registry where hbase:meta is.
+func (l *locator) scanMeta(ctx context.Context, scan *wire.Scan, limit int, yield func(metaRow) error) error {
 	known := l.meta.Load()
 	if known == nil {
 		server, err := l.reg.metaServer(ctx)
@@ -58,7 +63,7 @@ func (l *locator) scanMeta(ctx context.Context, scan *wire.Scan, yield func(meta
 	}
 	conn, err := l.pool.calls(ctx, known.Addr())
 	if err == nil {
-		err = scanMetaOn(ctx, conn, scan, yield)
+		err = scanMetaOn(ctx, conn, scan, limit, yield)
 	}
 	if err != nil {
 		l.meta.CompareAndSwap(known, nil)
@@ -69,11 +74,15 @@ func (l *locator) scanMeta(ctx context.Context, scan *wire.Scan, yield func(meta
 // metaRows is the number of rows asked for at a time.
 const metaRows = 2000
 
-// scanMetaOn runs one scanner to its end. All rows are of one view of the table.
-func scanMetaOn(ctx context.Context, conn *rpc.Conn, scan *wire.Scan, yield func(metaRow) error) error {
+// scanMetaOn runs one scanner to its end, or until it has found so many rows as scanMeta. All rows are of one view of the
+// table.
+func scanMetaOn(ctx context.Context, conn *rpc.Conn, scan *wire.Scan, limit int, yield func(metaRow) error) error {
 	rows := metaAssembler{yield: yield}
 	var answer wire.ScanResponse
 	request := wire.ScanRequest{Region: []byte(wire.MetaRegionName), Scan: scan, Rows: metaRows}
+	if limit > 0 {
+		request.Rows, request.LimitOfRows = min(metaRows, uint32(limit)), uint32(limit)
+	}
 	for {
 		response, err := conn.CallMessage(ctx, wire.MethodScan, &request)
 		if err != nil {
@@ -87,7 +96,7 @@ func scanMetaOn(ctx context.Context, conn *rpc.Conn, scan *wire.Scan, yield func
 		if err != nil {
 			return fmt.Errorf("scan %s: %w", wire.MetaTable, err)
 		}
-		if !answer.More || !answer.MoreInRegion {
+		if !answer.More || !answer.MoreInRegion || limit > 0 && rows.count >= limit {
 			return rows.flush()
 		}
 		if request.Scan != nil {
@@ -103,6 +112,7 @@ type metaAssembler struct {
 	yield func(metaRow) error
 	key   []byte
 	row   metaRow
+	count int
 }
 
 func (a *metaAssembler) add(block []byte) error {
@@ -114,6 +124,7 @@ func (a *metaAssembler) add(block []byte) error {
 			}
 			a.key = append(a.key[:0], cells.Cell.Row...)
 			a.row = make(metaRow)
+			a.count++
 		}
 		a.row[string(cells.Cell.Qualifier)] = append([]byte(nil), cells.Cell.Value...)
 	}

@@ -18,11 +18,19 @@ type pool struct {
 	life   context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // dials
+	// Large requests of the two kinds are in each other's way as little as can be.
+	writes, reads *traffic
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
-	lanes   map[laneKey]*lane
-	servers map[string]limiter
+	mu     sync.Mutex // guards what follows
+	closed bool
+	lanes  map[laneKey]*lane
+}
+
+// traffic is the large requests of one kind: how many of them may be in flight, and the connections they take.
+type traffic struct {
+	regions *limits // by name
+	servers *limits // by address
+	conn    func(ctx context.Context, addr string) (*rpc.Conn, error)
 }
 
 // laneKey tells the connections of a pool apart.
@@ -34,9 +42,10 @@ type laneKey struct {
 
 func newPool(cfg *Config) *pool {
 	life, cancel := context.WithCancel(context.Background())
-	return &pool{
-		cfg: cfg, life: life, cancel: cancel, lanes: make(map[laneKey]*lane), servers: make(map[string]limiter),
-	}
+	p := &pool{cfg: cfg, life: life, cancel: cancel, lanes: make(map[laneKey]*lane)}
+	p.writes = &traffic{newLimits(cfg.RegionRPCs), newLimits(cfg.ServerRPCs), p.calls}
+	p.reads = &traffic{newLimits(cfg.RegionRPCs), newLimits(cfg.ServerRPCs), p.bulk}
+	return p
 }
 
 // calls is the connection for small requests to a region server.
@@ -52,30 +61,46 @@ func (p *pool) bulk(ctx context.Context, addr string) (*rpc.Conn, error) {
 // conn returns a connection that works as far as is known, dialling it when there is none. It fails at once during the
 // pause after a failed dial, so that nobody waits for a server that is down while its regions move elsewhere.
 func (p *pool) conn(ctx context.Context, key laneKey) (*rpc.Conn, error) {
-	p.mu.Lock()
-	if p.closed {
+	for {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return nil, ErrClosed
+		}
+		l := p.lanes[key]
+		if l == nil {
+			l = &lane{pool: p, key: key}
+			l.idle = time.AfterFunc(p.cfg.IdleTimeout, func() { p.begin(l.rest) })
+			p.lanes[key] = l
+		}
 		p.mu.Unlock()
-		return nil, ErrClosed
+		if conn, err := l.get(ctx); err != errGone {
+			return conn, err
+		}
 	}
-	l := p.lanes[key]
-	if l == nil {
-		l = &lane{pool: p, key: key}
-		p.lanes[key] = l
-	}
-	p.mu.Unlock()
-	return l.get(ctx)
 }
 
-// limit is the limiter of the requests in flight to a server.
-func (p *pool) limit(addr string) limiter {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, ok := p.servers[addr]
-	if !ok {
-		l = newLimiter(p.cfg.ServerRPCs)
-		p.servers[addr] = l
+// errGone says that a lane is none of the pool's any more, because nobody used it.
+var errGone = errors.New("connection was idle for too long")
+
+// rest gives the lane up when nobody has used it for long, and else looks again later.
+func (l *lane) rest() {
+	p := l.pool
+	l.mu.Lock()
+	unused := time.Since(l.used)
+	if l.conn != nil {
+		unused = min(unused, l.conn.Idle())
 	}
-	return l
+	if l.gone = l.dial == nil && unused >= p.cfg.IdleTimeout; !l.gone {
+		l.idle.Reset(max(p.cfg.IdleTimeout-unused, p.cfg.IdleTimeout/10))
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	p.mu.Lock()
+	delete(p.lanes, l.key)
+	p.mu.Unlock()
+	l.close()
 }
 
 // close breaks all connections and waits for their goroutines.
@@ -95,7 +120,11 @@ type lane struct {
 	pool *pool
 	key  laneKey
 
+	idle *time.Timer // runs rest
+
 	mu       sync.Mutex // guards what follows
+	used     time.Time  // when somebody wanted the connection last
+	gone     bool       // the pool has no such lane any more
 	conn     *rpc.Conn  // the last one, which may be broken by now
 	dial     *dial      // under way; nil when there is none
 	failures int        // of dials since the last one that succeeded
@@ -115,6 +144,11 @@ var errResting = errors.New("not dialled again so soon")
 
 func (l *lane) get(ctx context.Context) (*rpc.Conn, error) {
 	l.mu.Lock()
+	if l.gone {
+		l.mu.Unlock()
+		return nil, errGone
+	}
+	l.used = time.Now()
 	if l.conn != nil && l.conn.Err() == nil {
 		defer l.mu.Unlock()
 		return l.conn, nil
@@ -187,6 +221,7 @@ func restPause(failures int) time.Duration {
 }
 
 func (l *lane) close() {
+	l.idle.Stop()
 	l.mu.Lock()
 	conn := l.conn
 	l.mu.Unlock()
@@ -194,39 +229,3 @@ func (l *lane) close() {
 		_ = conn.Close()
 	}
 }
-
-// limiter bounds how many do something at once.
-type limiter chan struct{}
-
-func newLimiter(n int) limiter { return make(limiter, n) }
-
-// acquire waits until there are fewer.
-func (l limiter) acquire(ctx context.Context) error {
-	select {
-	case l <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// acquireBy is acquire until a deadline, for less than a context of its own.
-func (l limiter) acquireBy(ctx context.Context, deadline time.Time) error {
-	select {
-	case l <- struct{}{}:
-		return nil
-	default:
-	}
-	t := time.NewTimer(time.Until(deadline))
-	defer t.Stop()
-	select {
-	case l <- struct{}{}:
-		return nil
-	case <-t.C:
-		return context.DeadlineExceeded
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (l limiter) release() { <-l }

@@ -41,7 +41,7 @@ func (b *Batch) drain(p *part, blk *block) {
 	defer b.wg.Done()
 	for blk != nil {
 		if !b.failed() {
-			if err := b.c.deliver(b.ctx, b.table, b.layout, blk); err != nil {
+			if err := b.c.deliver(b.ctx, b.table, p.region, blk); err != nil {
 				b.fail(err)
 			} else {
 				b.applied.Store(true)
@@ -57,11 +57,11 @@ func (b *Batch) drain(p *part, blk *block) {
 	}
 }
 
-// deliver sends a block, and what fails of it again, until all of it is written. filled is the layout by which the
-// block was filled. The block is the caller's.
-func (c *Client) deliver(ctx context.Context, table string, filled *layout, blk *block) error {
+// deliver sends a block, and what fails of it again, until all of it is written. filled is the region that the block was
+// filled for. The block is the caller's.
+func (c *Client) deliver(ctx context.Context, table string, filled *Region, blk *block) error {
 	a := c.change("put", table, blk.Action(0).Row)
-	a.splits = true
+	a.splits, a.first = true, filled
 	for {
 		left, err := c.deliverOnce(ctx, a, filled, blk)
 		if err == nil {
@@ -90,11 +90,11 @@ func (c *Client) deliver(ctx context.Context, table string, filled *layout, blk 
 
 // deliverOnce makes one attempt. With an error, left is the part of the block that is not written, nil standing for
 // all.
-func (c *Client) deliverOnce(ctx context.Context, a *attempt, filled *layout, blk *block) (left *block, err error) {
+func (c *Client) deliverOnce(ctx context.Context, a *attempt, filled *Region, blk *block) (left *block, err error) {
 	if err := a.place(ctx); err != nil {
 		return nil, err
 	}
-	if (a.layout != filled || blk.mixed) && !fits(a.region, blk) {
+	if (blk.mixed || !a.region.is(filled)) && !fits(a.region, blk) {
 		return nil, c.deliverApart(ctx, a, blk)
 	}
 	return c.write(ctx, a.region, blk)
@@ -118,27 +118,31 @@ func (e *errApart) Unwrap() error { return e.err }
 
 // deliverApart sends a block whose rows are of several regions by now, region by region.
 func (c *Client) deliverApart(ctx context.Context, a *attempt, blk *block) error {
-	layout := a.layout
-	var order []int
-	blocks := make(map[int]*block)
+	var apart parts
+	defer func() {
+		for _, p := range apart.list {
+			c.recycle(p.block)
+		}
+	}()
 	for i := range blk.Actions() {
 		action := blk.Action(i)
-		at := layout.index(action.Row)
-		part := blocks[at]
-		if part == nil {
-			part = c.block()
-			defer c.recycle(part)
-			blocks[at] = part
-			order = append(order, at)
+		p := apart.of(action.Row)
+		if p == nil {
+			region, err := c.locator.locate(ctx, a.table, action.Row, false)
+			if err != nil {
+				return &lookupError{err}
+			}
+			p = apart.add(region, action.Row)
+			p.block = c.block()
+			p.block.mixed = region.isHole()
 		}
-		part.mixed = part.mixed || at < 0 || !layout.regions[at].holds(action.Row)
-		part.Add(action)
+		p.block.Add(action)
 	}
-	if len(order) == 1 {
-		return errUnassigned // all of it belongs into a hole
+	if len(apart.list) == 1 {
+		return errUnassigned // its regions have changed again, or all of it belongs into a hole
 	}
-	for _, at := range order {
-		if err := c.deliver(ctx, a.table, layout, blocks[at]); err != nil {
+	for _, p := range apart.list {
+		if err := c.deliver(ctx, a.table, p.region, p.block); err != nil {
 			return &errApart{err}
 		}
 	}
@@ -158,7 +162,7 @@ func (c *Client) deliverHalves(ctx context.Context, a *attempt, blk *block, caus
 			half.Add(blk.Action(i))
 		}
 		half.mixed = blk.mixed
-		if err := c.deliver(ctx, a.table, nil, half); err != nil {
+		if err := c.deliver(ctx, a.table, a.region, half); err != nil {
 			return err
 		}
 	}
@@ -170,7 +174,7 @@ func (c *Client) write(ctx context.Context, region *Region, blk *block) (left *b
 	blk.param = blk.AppendRegionAction(blk.param[:0], region.Name, wire.TableDurability)
 	blk.pieces = [2][]byte{blk.param, blk.Block()}
 	blk.request = rpc.Request{Method: wire.MethodMulti, Param: blk.pieces[:1], Cells: blk.pieces[1:]}
-	response, err := c.inTurn(ctx, region, &blk.request, c.pool.calls)
+	response, err := c.inTurn(ctx, region, &blk.request, c.pool.writes)
 	if err != nil {
 		return nil, err
 	}

@@ -121,6 +121,14 @@ func (c *Conn) InFlight() int {
 	return len(c.calls)
 }
 
+// Idle is for how long no call has waited for a response, and none has come.
+func (c *Conn) Idle() time.Duration {
+	if c.InFlight() > 0 {
+		return 0
+	}
+	return time.Duration(c.sinceStart() - c.received.Load())
+}
+
 // Done is closed when the connection is broken or closed.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 

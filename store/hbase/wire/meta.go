@@ -46,6 +46,18 @@ func MetaLookup(table TableName, row []byte) (start, stop []byte) {
 	return start, []byte(text + ",,")
 }
 
+// MetaBefore gives the start of a reversed scan of hbase:meta, inclusive, whose first row is the region of table that
+// starts last among those that start before row, an empty row standing for the table's end. It stops as that of
+// MetaLookup.
+func MetaBefore(table TableName, row []byte) (start []byte) {
+	if len(row) == 0 {
+		_, start = MetaTableRange(table)
+		return start
+	}
+	start = append([]byte(table.String()), ',')
+	return append(append(start, row...), ',')
+}
+
 // protobufMagic stands before the messages HBase stores in cells and in ZooKeeper.
 const protobufMagic = "PBUF"
 
