@@ -43,8 +43,8 @@ type WriteLimits struct {
 	// MaxBodyBytes bounds a body, as it is sent (more is 413) and inflated (more is 400). The lists that it is taken
 	// apart into may have four times as many bytes each. Default 32 MiB.
 	MaxBodyBytes int
-	// MaxInFlightBytes bounds the memory of all requests together; more is 503, to be sent again. A request that is
-	// alone is always let in. Default 256 MiB.
+	// MaxInFlightBytes bounds the memory of all requests together, with their connections, and that of the bodies of reads and
+	// queries; more is 503, to be sent again. A request that is alone is always let in. Default 256 MiB.
 	MaxInFlightBytes int
 }
 
@@ -93,6 +93,7 @@ type Handler struct {
 	notReady atomic.Pointer[string] // why; nil: ready
 	draining atomic.Bool
 
+	blocks   sync.Pool // *[]byte
 	writes   sync.Pool // *writeBuffers
 	inFlight budget
 
@@ -133,6 +134,7 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{config: c, mux: http.NewServeMux(), reads: make(chan struct{}, c.Read.MaxConcurrent)}
 	h.inFlight.max = int64(c.Write.MaxInFlightBytes)
+	h.blocks.New = func() any { return new([]byte) }
 	h.writes.New = func() any {
 		b := &writeBuffers{decoder: wire.Decoder{MaxBytes: 4 * c.Write.MaxBodyBytes}}
 		if c.NewFinder != nil {

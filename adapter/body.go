@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,18 @@ func checkEncoding(r *http.Request) *reply {
 type bodyReader struct {
 	limit int    // bytes, as sent and inflated
 	flag  string // of the limit
-	lease *lease // what is read is taken from it; nil: no bound
+	lease *lease // the memory for it is taken from it
 }
 
+const (
+	// firstBytes is what a body is read into at first: one that trickles in takes no more memory than it has brought.
+	firstBytes = 4 << 10
+	// connectionBytes is what a connection takes of memory while its request is read.
+	connectionBytes = 20 << 10
+)
+
 func (b bodyReader) take(n int) *reply {
-	if b.lease == nil || b.lease.take(n) {
+	if b.lease.take(n) {
 		return nil
 	}
 	return &reply{code: http.StatusServiceUnavailable, retryAfter: retryOverload, text: fmt.Sprintf(
@@ -38,17 +46,27 @@ func (b bodyReader) take(n int) *reply {
 		b.lease.budget.bytes(), flagMaxInFlightBytes, b.lease.budget.max)}
 }
 
-// read reads the body as it was sent, into the memory of buf.
+// read reads the body as it was sent, into the memory of buf, which is taken from the lease as far as it goes.
 func (b bodyReader) read(ctx context.Context, buf []byte, r *http.Request) ([]byte, *reply) {
 	tooLarge := &reply{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf(
 		"the body has more than the %d bytes that %s allows: send fewer samples at a time, or allow more", b.limit, b.flag)}
 	if r.ContentLength > int64(b.limit) {
 		return buf, tooLarge
 	}
+	if refused := b.take(connectionBytes); refused != nil {
+		return buf, refused
+	}
+	if b.take(cap(buf)) != nil {
+		buf = nil // a small one may do
+	}
 	buf = buf[:0]
 	for {
 		if len(buf) == cap(buf) {
-			grown := make([]byte, len(buf), max(64<<10, 2*cap(buf)))
+			size := max(firstBytes, 2*cap(buf))
+			if refused := b.take(size - cap(buf)); refused != nil {
+				return buf, refused
+			}
+			grown := make([]byte, len(buf), size)
 			copy(grown, buf)
 			buf = grown
 		}
@@ -56,9 +74,6 @@ func (b bodyReader) read(ctx context.Context, buf []byte, r *http.Request) ([]by
 		buf = buf[:len(buf)+n]
 		if len(buf) > b.limit {
 			return buf, tooLarge
-		}
-		if refused := b.take(n); refused != nil {
-			return buf, refused
 		}
 		if errors.Is(err, io.EOF) {
 			return buf, nil
@@ -78,7 +93,7 @@ func replyToReadError(ctx context.Context, err error) *reply {
 	return &reply{code: http.StatusBadRequest, text: err.Error()}
 }
 
-// inflate inflates a block into the memory of buf.
+// inflate inflates a block into the memory of buf, which is taken from the lease already.
 func (b bodyReader) inflate(buf, block []byte) ([]byte, *reply) {
 	size, err := wire.InflatedSize(block)
 	if err == nil && size > b.limit {
@@ -87,7 +102,7 @@ func (b bodyReader) inflate(buf, block []byte) ([]byte, *reply) {
 		return buf, &refused
 	}
 	if err == nil {
-		if refused := b.take(size); refused != nil {
+		if refused := b.take(max(0, size-cap(buf))); refused != nil {
 			return buf, refused
 		}
 		var content []byte
@@ -97,4 +112,26 @@ func (b bodyReader) inflate(buf, block []byte) ([]byte, *reply) {
 	}
 	refused := badRequest(err.Error())
 	return buf, &refused
+}
+
+// Buffer reads the bodies of requests before next is asked, within the bounds on the bodies of writes, so that one that comes
+// slowly holds no place that others wait for.
+func (h *Handler) Buffer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		held := lease{budget: &h.inFlight}
+		defer held.release()
+		body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
+		content, refused := body.read(r.Context(), nil, r)
+		if refused != nil {
+			refused.send(w)
+			return
+		}
+		r = r.WithContext(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(content))
+		next.ServeHTTP(w, r)
+	})
 }

@@ -78,7 +78,7 @@ func newMetrics(reg prometheus.Registerer, inFlight *budget, reads chan struct{}
 		readBytes:   counter("read_sent_bytes_total", "Bytes of answers to remote reads."),
 	}
 	all = append(all, m.readWaiting)
-	gauge("write_in_flight_bytes", "Memory held by the remote-write requests under way.",
+	gauge("write_in_flight_bytes", "Memory held by the requests under way, remote writes above all.",
 		func() float64 { return float64(inFlight.bytes()) })
 	gauge("read_running_requests", "Remote-read requests that run.", func() float64 { return float64(len(reads)) })
 	if reg == nil {

@@ -65,20 +65,22 @@ func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read waits for its turn, reads the request and writes the answer.
+// read reads the request, waits for its turn and writes the answer: a request that comes slowly has no turn.
 func (h *Handler) read(r *http.Request, out *responseWriter) (form string, answer *reply) {
 	ctx := r.Context()
+	held := lease{budget: &h.inFlight}
+	defer held.release()
+	body := bodyReader{limit: h.config.Read.MaxRequestBytes, flag: flagMaxReadRequestBytes, lease: &held}
+	block, answer := body.read(ctx, nil, r)
+	if answer != nil {
+		return "unknown", answer
+	}
 	if err := h.enterRead(ctx); err != nil {
 		refused := replyToRead(ctx, fmt.Errorf("wait for other reads, %s allows %d: %w", flagMaxConcurrentReads, cap(h.reads), err))
 		return "unknown", &refused
 	}
 	defer func() { <-h.reads }()
 
-	body := bodyReader{limit: h.config.Read.MaxRequestBytes, flag: flagMaxReadRequestBytes}
-	block, answer := body.read(ctx, nil, r)
-	if answer != nil {
-		return "unknown", answer
-	}
 	content, answer := body.inflate(nil, block)
 	if answer != nil {
 		return "unknown", answer

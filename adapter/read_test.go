@@ -357,7 +357,7 @@ func TestRead_ConcurrentReadsWaitTheirTurn(t *testing.T) {
 	}
 
 	// One that gives up while it waits goes away without having asked for anything.
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/read", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/read", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

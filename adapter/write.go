@@ -22,11 +22,22 @@ const (
 	versionUnknown = "unknown"
 )
 
-// writeBuffers is the memory of one write request, to be used again.
+// writeBuffers is the memory of one write request, whose body was read, to be used again.
 type writeBuffers struct {
-	block, content []byte
-	decoder        wire.Decoder
-	request        mapping.WriteRequest
+	content []byte
+	decoder wire.Decoder
+	request mapping.WriteRequest
+}
+
+func (b *writeBuffers) memory() int { return cap(b.content) + wire.Memory(&b.request) }
+
+// buffers are for a request: new ones if what others left is more than there is memory for.
+func (h *Handler) buffers(held *lease) *writeBuffers {
+	b := h.writes.Get().(*writeBuffers)
+	if !held.take(b.memory()) {
+		b = h.writes.New().(*writeBuffers)
+	}
+	return b
 }
 
 // serveWrite answers a remote-write request. What it answers decides what the sender does: after 2xx it forgets the
@@ -86,21 +97,24 @@ func writeVersion(contentType string) (string, *reply) {
 // write reads, decodes and stores the body.
 func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResult, answer *reply) {
 	ctx := r.Context()
-	buffers := h.writes.Get().(*writeBuffers)
-	defer h.writes.Put(buffers)
 	held := lease{budget: &h.inFlight}
 	defer held.release()
 
 	body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
-	if buffers.block, answer = body.read(ctx, buffers.block, r); answer != nil {
+	block := h.blocks.Get().(*[]byte)
+	defer h.blocks.Put(block)
+	if *block, answer = body.read(ctx, *block, r); answer != nil {
 		return none, answer
 	}
-	h.metrics.writeBytes.Add(float64(len(buffers.block)))
-	if buffers.content, answer = body.inflate(buffers.content, buffers.block); answer != nil {
+	h.metrics.writeBytes.Add(float64(len(*block)))
+	buffers := h.buffers(&held)
+	defer h.writes.Put(buffers)
+	if buffers.content, answer = body.inflate(buffers.content, *block); answer != nil {
 		return none, answer
 	}
 
 	request := &buffers.request
+	before := wire.Memory(request)
 	decode, form := buffers.decoder.DecodeV1, wire.FormV1
 	if version == version2 {
 		decode, form = buffers.decoder.DecodeV2, wire.FormV2
@@ -113,10 +127,10 @@ func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResu
 		refused := badRequest(err.Error())
 		return none, &refused
 	}
-	if answer = body.take(wire.Memory(request)); answer != nil {
+	if answer = body.take(max(0, wire.Memory(request)-before)); answer != nil {
 		return none, answer
 	}
-	request.Form, request.Body = form, buffers.block
+	request.Form, request.Body = form, *block
 	return h.append(ctx, request, version, counts)
 }
 

@@ -39,10 +39,11 @@ const (
 	refBytes       = 4
 )
 
-// Memory is how many bytes the lists of a request take.
+// Memory is how many bytes the lists of a request take, with what they have to spare.
 func Memory(req *mapping.WriteRequest) int {
-	return len(req.Series)*seriesBytes + len(req.Samples)*sampleBytes + len(req.Histograms)*histogramBytes +
-		len(req.Refs)*refBytes + len(req.Scratch) + len(req.Exemplars)*exemplarBytes + len(req.Metadata)*metadataBytes
+	return cap(req.Series)*seriesBytes + cap(req.Samples)*sampleBytes + cap(req.Histograms)*histogramBytes +
+		cap(req.Symbols)*symbolBytes + cap(req.Refs)*refBytes + cap(req.Scratch) + cap(req.Exemplars)*exemplarBytes +
+		cap(req.Metadata)*metadataBytes
 }
 
 // Counts is what of a body did not go into the WriteRequest.

@@ -21,6 +21,8 @@ type listener struct {
 	logger *slog.Logger
 	drain  time.Duration // for the requests under way, and again for storing what is held
 
+	connections *connections
+
 	public  http.Handler                    // what clients ask
 	peers   http.Handler                    // what other promtsd ask, at peer.Path
 	start   func(ctx context.Context) error // returns when requests can be taken
@@ -45,6 +47,8 @@ func (l listener) run(ctx context.Context) error {
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute, // of a whole request: a sender that trickles holds memory
 		IdleTimeout:       5 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ConnState:         l.connections.changed,
 		ErrorLog:          slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)

@@ -32,6 +32,7 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 			WebListenAddresses: &[]string{addr}, WebSystemdSocket: &systemd, WebConfigFile: &file,
 		},
 		logger: slog.New(slog.DiscardHandler), drain: time.Minute,
+		connections: newConnections(100, nil, slog.New(slog.DiscardHandler)),
 		public: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if refusing.Load() {
 				w.WriteHeader(http.StatusServiceUnavailable)

@@ -42,6 +42,7 @@ type serveFlags struct {
 	settings *settingFlags
 
 	drain     time.Duration
+	conns     int
 	internal  string
 	retention commonmodel.Duration
 
@@ -75,13 +76,15 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("web.internal-url", "Where other promtsd on the same HBase reach this one, such as http://10.0.0.7:9201, to ask "+
 		"for samples that it still holds. The default is this host's name and the port of --web.listen-address.").
 		PlaceHolder("URL").StringVar(&f.internal)
+	cmd.Flag("web.max-connections", "Connections at a time. Past it one that is idle is closed for one that comes, or that one "+
+		"if none is.").Default("2048").IntVar(&f.conns)
 	cmd.Flag("web.drain-timeout", "How long requests under way may take to finish after SIGTERM.").
 		Default("20s").DurationVar(&f.drain)
 	f.store, f.settings = addStoreFlags(cmd), addSettingFlags(cmd)
 
 	cmd.Flag("write.max-body-bytes", "Largest remote-write request, as sent and inflated.").Default("32MiB").BytesVar(&f.maxBody)
-	cmd.Flag("write.max-in-flight-bytes", "Memory of all remote-write requests together; past it they are answered 503, "+
-		"to be sent again.").Default("256MiB").BytesVar(&f.maxInFlight)
+	cmd.Flag("write.max-in-flight-bytes", "Memory of all requests under way together, bodies that trickle in included; past it "+
+		"they are answered 503, to be sent again.").Default("256MiB").BytesVar(&f.maxInFlight)
 	cmd.Flag("write.max-labels", "Labels of a series, its name included.").Default("128").IntVar(&f.limits.Labels)
 	cmd.Flag("write.max-label-name-bytes", "Length of a label name.").Default("1024").IntVar(&f.limits.LabelName)
 	cmd.Flag("write.max-label-value-bytes", "Length of a label value, and of a metric name.").
@@ -200,7 +203,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	}
 	defer func() { err = errors.Join(err, promql.Close()) }()
 	public := http.NewServeMux()
-	public.Handle(api.Prefix, handler.WhenReady(promql))
+	public.Handle(api.Prefix, handler.WhenReady(handler.Buffer(promql)))
 	public.Handle("GET /federate", handler.WhenReady(http.HandlerFunc(promql.Federate)))
 	public.HandleFunc("GET /version", promql.Version)
 	for _, path := range adapter.RemotePaths {
@@ -217,7 +220,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	running.Go(func() { memory.Run(tasks) })
 	running.Go(func() { quarantine.Run(tasks) })
 	l := listener{
-		web: &f.web, logger: o.logger, drain: f.drain,
+		web: &f.web, logger: o.logger, drain: f.drain, connections: newConnections(f.conns, o.registry, o.logger),
 		public: public,
 		peers:  peer.Handler{Holder: appender, Writer: func() string { return appender.Writer().String() }},
 		start:  appender.Start, started: handler.SetReady, refuse: handler.Drain,
@@ -246,7 +249,7 @@ func (f *serveFlags) check() error {
 		return errors.New("--query.concurrency must be 1 or more, --index.max-series 0 or more, --index.refresh 0 or 100ms or more")
 	}
 	for name, limit := range map[string]int{
-		"write.max-labels": f.limits.Labels, "write.max-label-name-bytes": f.limits.LabelName,
+		"web.max-connections": f.conns, "write.max-labels": f.limits.Labels, "write.max-label-name-bytes": f.limits.LabelName,
 		"write.max-label-value-bytes": f.limits.LabelValue,
 	} {
 		if limit < 1 {

@@ -1,0 +1,84 @@
+package adapter_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/promtsd/promtsd/adapter"
+)
+
+// trickle opens a connection, and sends a request by it of whose body one byte comes.
+func trickle(t *testing.T, s *server, path string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx", path); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func memory() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc + m.StackInuse)
+}
+
+// Requests whose bodies trickle in are counted as what they take of memory, and turned away when that is too much.
+func TestWrite_BodiesThatTrickleAreCounted(t *testing.T) {
+	const connections = 400
+	s := newServer(t, nil)
+	s.post(t, "/api/v1/write", block(t, oneV1()), "Content-Type", typeV1) // all that is made once is
+	before := memory()
+	for range connections {
+		trickle(t, s, "/api/v1/write")
+	}
+	counted := func() float64 { return s.metric(t, "promtsd_write_in_flight_bytes") }
+	for counted() < connections*20<<10 {
+		time.Sleep(time.Millisecond)
+	}
+	used := memory() - before
+	t.Logf("%d connections take %.0f bytes, counted are %.0f", connections, used, counted())
+	if used > 1.5*counted() {
+		t.Errorf("%d connections take %.0f bytes, counted are %.0f", connections, used, counted())
+	}
+
+	s = newServer(t, func(c *adapter.Config) { c.Write.MaxInFlightBytes = 1 << 20 })
+	for range connections / 2 {
+		trickle(t, s, "/api/v1/write")
+	}
+	last := trickle(t, s, "/api/v1/write")
+	_ = last.SetReadDeadline(time.Now().Add(time.Minute))
+	if response, err := http.ReadResponse(bufio.NewReader(last), nil); err != nil || response.StatusCode != 503 {
+		t.Errorf("one more that trickles: %v, %v; want 503", response, err)
+	}
+	if got := s.metric(t, "promtsd_write_in_flight_bytes"); got > 1<<20 {
+		t.Errorf("%v bytes are in flight", got)
+	}
+}
+
+// Reads whose bodies trickle in hold up no others.
+func TestRead_BodiesThatTrickleHaveNoTurn(t *testing.T) {
+	s := newServer(t, func(c *adapter.Config) { c.Read.MaxConcurrent = 2 })
+	s.querier.series = []fakeSeries{named("a", points(3))}
+	for range 10 {
+		trickle(t, s, "/api/v1/read")
+	}
+	for s.metric(t, "promtsd_write_in_flight_bytes") < 10*8<<10 {
+		time.Sleep(time.Millisecond)
+	}
+	if got, err := s.read(t, formSamples, all()); err != nil || len(got) != 1 {
+		t.Errorf("got %q, error %v", got, err)
+	}
+}
