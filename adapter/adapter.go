@@ -74,6 +74,7 @@ type Config struct {
 	Registerer prometheus.Registerer // for the metrics of the handlers; nil: they are not registered
 	Gatherer   prometheus.Gatherer   // what /metrics shows; required
 	Ready      func() error          // asked by /-/ready once the handler is ready; nil: it is
+	Starting   func() string         // asked by /-/ready before: what is being done; nil: nothing is said
 	Logger     *slog.Logger          // required
 	Now        func() time.Time      // for durations; nil: time.Now
 	Version    string                // for the index page
@@ -143,7 +144,7 @@ func New(c Config) (*Handler, error) {
 		return b
 	}
 	h.responses.New = func() any { return newReadBuffers(c.Read) }
-	starting := "starting"
+	starting := starting
 	h.notReady.Store(&starting)
 	var err error
 	if h.metrics, err = newMetrics(c.Registerer, &h.inFlight, h.reads); err != nil {
@@ -163,6 +164,9 @@ func New(c Config) (*Handler, error) {
 	h.mux.HandleFunc("/", h.serveIndex)
 	return h, nil
 }
+
+// starting is why requests are refused before SetReady.
+const starting = "starting"
 
 const (
 	writePath = "/api/v1/write"

@@ -14,7 +14,13 @@ func (h *Handler) serveHealthy(w http.ResponseWriter, _ *http.Request) {
 // serveReady says whether writes and reads will be served, and why not.
 func (h *Handler) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if reason := h.notReady.Load(); reason != nil {
-		http.Error(w, "promtsd is not ready: "+*reason, http.StatusServiceUnavailable)
+		text := "promtsd is not ready: " + *reason
+		if *reason == starting && h.config.Starting != nil {
+			if doing := h.config.Starting(); doing != "" {
+				text += ", " + doing
+			}
+		}
+		http.Error(w, text, http.StatusServiceUnavailable)
 		return
 	}
 	if h.config.Ready != nil {

@@ -19,7 +19,7 @@ import (
 type listener struct {
 	web    *web.FlagConfig
 	logger *slog.Logger
-	drain  time.Duration // for the requests under way, and again for storing what is held
+	drain  time.Duration // for the requests under way, and then for storing what is held, for which a quarter is left at least
 
 	connections *connections
 
@@ -76,7 +76,8 @@ func (l listener) run(ctx context.Context) error {
 		l.logger.Warn("requests were cut off", "err", late, "drain_timeout", l.drain)
 		_ = server.Close()
 	}
-	finish, cancel := context.WithTimeout(context.Background(), l.drain)
+	deadline, _ := drain.Deadline()
+	finish, cancel := context.WithTimeout(context.Background(), max(time.Until(deadline), l.drain/4))
 	defer cancel()
 	err = errors.Join(err, l.finish(finish))
 	last, cancel := context.WithTimeout(context.Background(), lastAnswers)

@@ -78,7 +78,8 @@ func addServe(app *kingpin.Application) (string, command) {
 		PlaceHolder("URL").StringVar(&f.internal)
 	cmd.Flag("web.max-connections", "Connections at a time. Past it one that is idle is closed for one that comes, or that one "+
 		"if none is.").Default("2048").IntVar(&f.conns)
-	cmd.Flag("web.drain-timeout", "How long requests under way may take to finish after SIGTERM.").
+	cmd.Flag("web.drain-timeout", "How long requests under way may take to finish after SIGTERM, and then the "+
+		"samples that wait to be stored. What is not stored by then stays in the journal, and is replayed.").
 		Default("20s").DurationVar(&f.drain)
 	f.store, f.settings = addStoreFlags(cmd), addSettingFlags(cmd)
 
@@ -192,7 +193,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 		Appender: appender, Querier: querier, NewFinder: appender.NewFinder,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
 		Read:  f.read, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
-		Ready: appender.Ready,
+		Ready: appender.Ready, Starting: appender.Replaying,
 	})
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ type holder struct {
 	lanes     int
 	spread    atomic.Uint32 // gives series their buckets in turn
 	early     chan struct{} // has an entry when samples should be flushed before their time
+	replaying atomic.Pointer[replaying]
 
 	stop        context.CancelFunc
 	stopped     sync.WaitGroup // what stop ends

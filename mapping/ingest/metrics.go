@@ -48,6 +48,7 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		_, bytes := a.cache.size()
 		return float64(bytes)
 	})
+	gauge("replay_entries_left", "Entries of the journal that is being replayed which are still to be.", a.entriesLeft)
 	gauge("held_bytes", "Memory of samples that are in the journal and not yet in the data table.",
 		func() float64 { return float64(a.table.held.Load()) })
 	return metrics{

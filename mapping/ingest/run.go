@@ -72,8 +72,11 @@ func (a *Appender) Writer() journal.ID {
 	return 0
 }
 
-// Close flushes what is held and gives the journal up. Appends must have ended. What cannot be flushed before ctx ends
-// stays in the journal, which the next start, or another promtsd, takes over.
+// leaveTime is how long it may take to leave the journal to others, when the time for flushing is over.
+const leaveTime = 2 * time.Second
+
+// Close flushes what is held, as far as ctx allows, and gives the journal up. Appends must have ended. What is not flushed stays
+// in the journal, which the next start, or another promtsd at once, takes over. An error is the store's.
 func (a *Appender) Close(ctx context.Context) error {
 	if a.stop == nil {
 		return nil
@@ -84,11 +87,26 @@ func (a *Appender) Close(ctx context.Context) error {
 	a.stopKeeping()
 	a.kept.Wait()
 	defer a.journal.Store(nil) // not before the lease is gone: until then others ask for this writer's samples
+	w := a.journal.Load()
+	switch {
+	case w == nil && err == nil:
+		return nil
+	case err == nil:
+		if err = w.Close(ctx); err == nil || ctx.Err() == nil {
+			return err
+		}
+	}
+	a.Logger.Warn("not all samples were stored in time: they stay in the journal, and are replayed", "bytes", a.table.held.Load())
+	if ctx.Err() != nil {
+		err = nil
+	}
+	if w != nil && !a.Alone {
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		defer cancel()
+		err = errors.Join(err, w.Leave(leaving, a.frontier(w)))
+	}
 	if err != nil {
 		return fmt.Errorf("samples stay in the journal, to be replayed: %w", err)
-	}
-	if w := a.journal.Load(); w != nil {
-		return w.Close(ctx)
 	}
 	return nil
 }
@@ -162,16 +180,21 @@ func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 		if a.Alone {
 			dead = leases
 		}
+		tried := false
 		for _, l := range dead {
 			if l.Writer == id {
 				continue
 			}
+			tried = true
 			if err := a.takeOver(ctx, l, id); err != nil {
 				return err
 			}
 		}
 		if a.Alone {
 			break
+		}
+		if tried {
+			continue // it may have been the last
 		}
 		select {
 		case <-ctx.Done():
@@ -252,9 +275,17 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 	if !a.Alone {
 		r.a = a.apart() // samples that came here since are later than those of the journal
 	}
+	defer a.replaying.Store(nil)
 	done, ok, err := journal.Adopt(ctx, a.journalConfig(1), l, id, r, func(done journal.Adopted) {
-		a.Logger.Info("replaying a journal", "writer", l.Writer, "entries", done.Entries, "bytes", done.Bytes,
-			"samples", samples, "elapsed", time.Since(begin).Round(time.Millisecond))
+		a.replaying.Store(&replaying{l.Writer, done})
+		elapsed := time.Since(begin)
+		attrs := []any{"writer", l.Writer, "entries", done.Entries, "of", done.Of, "bytes", done.Bytes, "samples", samples,
+			"elapsed", elapsed.Round(time.Millisecond)}
+		if done.Entries > 0 {
+			left := time.Duration(float64(elapsed) * float64(done.Of-done.Entries) / float64(done.Entries))
+			attrs = append(attrs, "left", left.Round(time.Second))
+		}
+		a.Logger.Info("replaying a journal", attrs...)
 	})
 	if err != nil {
 		return err
@@ -264,6 +295,30 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 			"samples", samples, "quarantined", done.Quarantined, "elapsed", time.Since(begin).Round(time.Millisecond))
 	}
 	return nil
+}
+
+// replaying is how far a replay is.
+type replaying struct {
+	writer journal.ID
+	done   journal.Adopted
+}
+
+// Replaying says which journal is being replayed, and how far that is; empty: none is.
+func (a *Appender) Replaying() string {
+	r := a.replaying.Load()
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("replaying the journal of writer %s, %d of %d entries", r.writer, r.done.Entries, r.done.Of)
+}
+
+// entriesLeft is how many entries are still to be replayed.
+func (a *Appender) entriesLeft() float64 {
+	r := a.replaying.Load()
+	if r == nil {
+		return 0
+	}
+	return float64(max(0, r.done.Of-r.done.Entries-r.done.Quarantined))
 }
 
 // replayer puts the samples of a journal that is taken over where those of requests go.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type Replayer interface {
 type Adopted struct {
 	Entries int
 	Bytes   int // of their bodies
+	Of      int // entries that the journal seems to have
 
 	Quarantined int // entries that could not be replayed
 }
@@ -36,7 +38,7 @@ type Adopted struct {
 // and the lease are removed. ok is false if the lease has changed: its holder is alive, or someone else took it over; those
 // who may try at the same time must be different holders. An error leaves the journal for the next who tries; replaying
 // entries twice changes nothing. The caller thinks that the lease has run out, or that its holder is dead: if it lives it
-// acknowledges nothing more. progress is told from time to time how far it is.
+// acknowledges nothing more. progress is told at the beginning, and from time to time, how far it is.
 //
 // What comes into the journal late, by a put that was long on its way, is not touched: it is an orphan when the lease is
 // gone, see ReplayOrphans.
@@ -44,7 +46,7 @@ func Adopt(
 	ctx context.Context, c Config, l Lease, holder ID, r Replayer, progress func(Adopted),
 ) (done Adopted, ok bool, err error) {
 	next := l
-	next.Holder, next.Address, next.TTL = holder, "", c.Term.Milliseconds()
+	next.Holder, next.Address, next.TTL, next.Ended = holder, "", c.Term.Milliseconds(), false
 	l, ok, err = l.change(ctx, c.Store, c.Tables, next)
 	if err != nil || !ok {
 		return done, false, err
@@ -176,8 +178,14 @@ func deleteRow(b *store.Batch, table string, row store.Row) {
 // replay hands the entries from a number on to the replayer. Those below the frontier are in the data table already: the writer
 // died before it had deleted them.
 func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopted)) (done Adopted, err error) {
-	report := time.Now()
 	rows := rowReplay{Config: &a.Config, done: &done}
+	last, err := rows.last(ctx, a.writer, from)
+	if err != nil {
+		return done, err
+	}
+	done.Of = int(last + 1 - min(max(from, a.stored), last+1))
+	progress(done)
+	report := time.Now()
 	for row, err := range rows.scan(ctx, a.writer, from) {
 		if err != nil {
 			return done, err
@@ -227,6 +235,34 @@ func (r *rowReplay) scan(ctx context.Context, writer ID, from uint64) iter.Seq2[
 			}
 		}
 	}
+}
+
+// last is the number of the last entry of a writer; without one from a number on, the number before it. It takes some looks, each at
+// one entry.
+func (r *rowReplay) last(ctx context.Context, writer ID, from uint64) (uint64, error) {
+	below, beyond := max(from, 1)-1, uint64(math.MaxUint64) // there are entries up to below, and none from beyond on
+	for step := uint64(1); below+1 < beyond; step *= 2 {
+		at := below + step
+		if beyond < math.MaxUint64 {
+			at = below + (beyond-below)/2
+		}
+		jump := store.Scan{Table: r.Tables.Journal(), Limit: 1, Ranges: []store.Range{{
+			Start: entryRow(writer, at), Stop: entryRow(writer, math.MaxUint64),
+		}}}
+		found := false
+		for row, err := range r.Store.Scan(ctx, jump) {
+			if err != nil {
+				return 0, err
+			}
+			if found = len(row.Key) >= entryRowBytes; found {
+				below = binary.BigEndian.Uint64(row.Key[8:])
+			}
+		}
+		if !found {
+			beyond = at
+		}
+	}
+	return below, nil
 }
 
 // replay hands an entry to the replayer. One that is at fault itself goes into quarantine.

@@ -33,6 +33,7 @@ type Lease struct {
 	Swept    uint64 `json:"swept,omitempty"`   // entries below are deleted
 	Beat     uint64 `json:"beat"`              // counts the changes
 	TTL      int64  `json:"ttl_ms,omitempty"`  // for how long it is good without a change; 0: an older promtsd did not say
+	Ended    bool   `json:"ended,omitempty"`   // its writer has ended, and left samples in the journal: it can be taken over at once
 
 	raw []byte
 }
@@ -158,7 +159,7 @@ func (w *Watch) Expired(leases []Lease, now time.Time, otherwise time.Duration) 
 		next[l.Writer] = s
 		// The holder counts from before its change reached the store, we from after: a fifth more is for clocks that run
 		// at different speeds.
-		if ttl := l.ttl(otherwise); now.Sub(s.since) > ttl+ttl/5 {
+		if ttl := l.ttl(otherwise); l.Ended || now.Sub(s.since) > ttl+ttl/5 {
 			out = append(out, l)
 		}
 	}

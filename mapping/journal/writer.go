@@ -275,6 +275,28 @@ func (w *Writer) Close(ctx context.Context) error {
 	return nil
 }
 
+// Leave leaves the journal to whoever takes it over: samples of entries from the frontier on are not in the data table. Keep must
+// have returned, and nothing is acknowledged any more.
+func (w *Writer) Leave(ctx context.Context, frontier uint64) error {
+	w.looks.running.Wait()
+	select {
+	case <-w.lost:
+		return nil
+	default:
+	}
+	defer w.lose()
+	next := w.lease
+	next.Frontier, next.Swept, next.Ended = frontier, w.deleted, true
+	_, ok, err := w.lease.change(ctx, w.Store, w.Tables, next)
+	if err == nil && !ok {
+		err = ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("leave the journal of writer %s to others: %w", w.id, err)
+	}
+	return nil
+}
+
 const (
 	// deletedAtOnce is how many entries one batch deletes.
 	deletedAtOnce = 1000
