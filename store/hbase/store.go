@@ -16,7 +16,6 @@ import (
 
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/hbase/client"
-	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
 // Config is what a Store needs.
@@ -121,8 +120,6 @@ func classify(ctx context.Context, err error) error {
 		class = store.ErrNoTable
 	case errors.Is(err, client.ErrInvalid), errors.Is(err, client.ErrRejected):
 		class = store.ErrInvalid
-	case errors.Is(err, wire.ErrMalformed):
-		class = store.ErrCorrupt
 	}
 	return fmt.Errorf("%w: %w", class, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/promtsd/promtsd/store/hbase/rpc"
@@ -22,10 +23,14 @@ type attempt struct {
 	placed time.Time // when it was found
 	first  *Region   // to be asked at the first attempt without being located once more; nil: none
 
-	tried  int  // attempts that failed
-	writes bool // the request changes something
-	splits bool // the request can be repeated in halves
-	maybe  bool // an attempt may have taken effect
+	tried  int       // attempts that failed
+	since  time.Time // when the first of them did
+	writes bool      // the request changes something
+	splits bool      // the request can be repeated in halves
+	maybe  bool      // an attempt may have taken effect
+
+	// cause is why the last one failed that did before the time was over, nil when there is none. A timer reads it.
+	cause atomic.Pointer[error]
 }
 
 // attempt begins a request that changes nothing.
@@ -72,6 +77,7 @@ func (a *attempt) placeAt(ctx context.Context, below bool) error {
 
 // repeat runs try until it succeeds or its failure is final.
 func (c *Client) repeat(ctx context.Context, a *attempt, try func(ctx context.Context) error) error {
+	defer a.watch().Stop()
 	for {
 		err := try(ctx)
 		if err == nil {
@@ -90,6 +96,18 @@ func (c *Client) locate(ctx context.Context, a *attempt) (region *Region, err er
 		return err
 	})
 	return region, err
+}
+
+// watch makes a timer that tells that the request has no answer, unless it is stopped in time.
+func (a *attempt) watch() *time.Timer {
+	start := time.Now()
+	return time.AfterFunc(tellAfter, func() {
+		err := &errSilent
+		if cause := a.cause.Load(); cause != nil {
+			err = cause
+		}
+		a.c.teller.tell(a.verb, a.table, start, *err)
+	})
 }
 
 // onRow repeats a request to the region of a row.
@@ -140,7 +158,13 @@ const suspect = time.Second
 // failed takes the failure of an attempt. When it returns no error the request is to be repeated as the verdict says,
 // for which it has made the pause already.
 func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
-	a.tried++
+	if a.tried++; a.tried == 1 {
+		a.since = time.Now()
+		a.cause.Store(nil)
+	}
+	if ctx.Err() == nil {
+		a.cause.Store(&err)
+	}
 	v := judge(err, a.tried, rand.Float64())
 	a.maybe = a.maybe || v.maybe && a.writes
 	if v.step == giveUp || v.step == split && !a.splits {
@@ -151,18 +175,19 @@ func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
 		if v.step == relocate && a.region != nil && !impatient {
 			a.region.invalid.Store(true) // too late for this request; the next one shall not wait for the same server
 		}
-		return v, a.final(ErrUnavailable, because(context.Cause(ctx), err))
+		return v, a.final(ErrUnavailable, a.because(context.Cause(ctx), err))
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= v.pause {
-		return v, a.final(ErrUnavailable, because(context.DeadlineExceeded, err))
+		return v, a.final(ErrUnavailable, a.because(context.DeadlineExceeded, err))
 	}
 	a.c.cfg.Observer.Retry(a.verb, v.reason)
+	a.c.teller.tell(a.verb, a.table, a.since, err)
 	a.relocate(v, err)
 	if err := a.c.sleep(ctx, v.pause); err != nil {
 		if errors.Is(err, ErrClosed) {
 			return v, a.final(ErrClosed, nil)
 		}
-		return v, a.final(ErrUnavailable, err)
+		return v, a.final(ErrUnavailable, a.because(err, err))
 	}
 	return v, nil
 }
@@ -183,12 +208,17 @@ func (a *attempt) relocate(v verdict, err error) {
 	}
 }
 
-// because joins the end of the context with what was the matter then.
-func because(end, err error) error {
-	if errors.Is(err, end) {
+// because joins the end of the context with what was the matter, then or the last time that it showed.
+func (a *attempt) because(end, err error) error {
+	cause := a.cause.Load()
+	switch {
+	case !errors.Is(err, end):
+		return fmt.Errorf("%w; before: %w", end, err)
+	case cause != nil && (*cause).Error() != err.Error():
+		return fmt.Errorf("%w; before: %w", err, *cause)
+	default:
 		return err
 	}
-	return fmt.Errorf("%w; before: %w", end, err)
 }
 
 // final makes the error that ends the request.

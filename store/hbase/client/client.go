@@ -19,6 +19,7 @@ type Client struct {
 	blocks  sync.Pool // of *block
 	master  masterPlace
 	nonces  uint64 // group of this client's nonces
+	teller  teller
 }
 
 // New makes a client. It does not connect yet: a cluster that is down, or is none, shows at the first verb.
@@ -28,10 +29,13 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{cfg: cfg, writes: newBudget(cfg.WriteBytes), nonces: nonce()}
+	c.teller.logger, c.teller.began = cfg.Logger, time.Now()
 	c.pool = newPool(&c.cfg)
 	if len(cfg.Masters) > 0 {
 		c.reg = newRPCRegistry(&c.cfg)
+		cfg.Logger.Info("looking for HBase", "masters", cfg.Masters)
 	} else {
+		cfg.Logger.Info("looking for HBase", "zookeeper", cfg.ZooKeeper, "znode", cfg.ZNode)
 		c.reg = &zkRegistry{quorum: cfg.ZooKeeper, base: cfg.ZNode}
 	}
 	c.locator = newLocator(&c.cfg, c.reg, c.pool)

@@ -128,6 +128,7 @@ func (f *fetcher) fetch(ctx context.Context, ch *chunk) (more bool, err error) {
 	ctx, cancel := f.c.bounded(ctx)
 	defer cancel()
 	a := f.attempt
+	defer a.watch().Stop()
 	a.tried = 0
 	for {
 		err := f.call(ctx, ch)

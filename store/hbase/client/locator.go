@@ -206,9 +206,10 @@ const (
 )
 
 // lookup looks up one region with its neighbours, on behalf of somebody who may be gone by now, and hence not with their
-// context. It tries once: who waits knows whether there is time for more.
+// context. It tries once: who waits knows whether there is time for more. It ends before the attempt of who waits for it, to
+// tell what the matter was.
 func (l *locator) lookup(t *table, w *want, fresh map[*Region]bool) (*Region, error) {
-	ctx, cancel := context.WithTimeout(l.pool.life, l.cfg.RPCTimeout)
+	ctx, cancel := context.WithTimeout(l.pool.life, l.cfg.RPCTimeout*3/4)
 	defer cancel()
 	found, whole, err := l.load(ctx, t.name, w)
 	if err != nil {

@@ -92,11 +92,11 @@ func converse(conn net.Conn, name string) ([]byte, error) {
 		return nil, err
 	}
 	connected, err := readZKFrame(conn)
-	if err != nil {
-		return nil, fmt.Errorf("begin a session: %w", err)
+	if err == nil {
+		err = wire.ParseZKConnected(connected)
 	}
-	if err := wire.ParseZKConnected(connected); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("not a ZooKeeper server, as it seems: begin a session: %w", err)
 	}
 	if _, err := conn.Write(wire.AppendZKGet(nil, get, name)); err != nil {
 		return nil, err
@@ -134,7 +134,8 @@ func readZKFrame(r io.Reader) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n > wire.MaxZKFrame {
-		return nil, fmt.Errorf("%w: frame of %d bytes: is this a server of ZooKeeper?", wire.ErrMalformed, n)
+		return nil, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", wire.ErrMalformed, n,
+			wire.MaxZKFrame)
 	}
 	frame := make([]byte, n)
 	_, err := io.ReadFull(r, frame)

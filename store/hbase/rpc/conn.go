@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -28,6 +29,7 @@ type Conn struct {
 	started  time.Time
 	received atomic.Int64 // when the last bytes came, as a duration since started
 	answered atomic.Bool  // whether a response ever came
+	greeting []byte       // how the server began to speak; the reader's
 	buffers  pools
 	idle     sync.Pool     // of *call that nobody holds
 	wake     chan struct{} // holds one token when queue may have become non-empty
@@ -90,7 +92,7 @@ func shake(ctx context.Context, nc net.Conn, cfg *Config) (net.Conn, error) {
 	if cfg.TLS != nil {
 		secured := tls.Client(nc, cfg.TLS)
 		if err := secured.HandshakeContext(ctx); err != nil {
-			return nil, fmt.Errorf("tls handshake: %w", err)
+			return nil, fmt.Errorf("tls handshake: %w", explainTLS(err))
 		}
 		nc = secured
 	}
@@ -109,6 +111,15 @@ func shake(ctx context.Context, nc net.Conn, cfg *Config) (net.Conn, error) {
 		return nil, fmt.Errorf("write connection header: %w", err)
 	}
 	return nc, nil
+}
+
+// explainTLS adds what it probably means that something is no answer to a TLS client.
+func explainTLS(err error) error {
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) || closed(err) {
+		return fmt.Errorf("%w: the server does not speak TLS, as it seems", err)
+	}
+	return err
 }
 
 // Addr is the address that was dialled.

@@ -10,8 +10,11 @@ var ErrClosed = errors.New("connection is closed")
 
 // ErrRefused marks a connection that the server closed without any answer to its first request. HBase does so without a
 // word when it does not know the service, the cell block codec or the compressor of the connection header.
-var ErrRefused = errors.New("server closed the connection before its first answer: " +
-	"it may lack the service, the cell block codec or the compressor that was asked for")
+var ErrRefused = errors.New("server closed the connection before its first answer: it may be no HBase server, " +
+	"want TLS, or lack the service, the cell block codec or the compressor that was asked for")
+
+// ErrNotHBase marks a connection to something that speaks, but not as HBase does.
+var ErrNotHBase = errors.New("not an HBase server")
 
 // Error is why a call, or a Dial, has no result. It wraps the cause: a *wire.Exception when the server answered with
 // one, an error of the context, or what broke the connection.

@@ -29,7 +29,7 @@ func (c *Conn) read() {
 		}
 		if err := c.dispatch(response); err != nil {
 			response.Release()
-			c.fail(err)
+			c.fail(c.explain(err))
 			return
 		}
 	}
@@ -55,6 +55,10 @@ func (c *Conn) readFrame(r *bufio.Reader) (*Response, error) {
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, err
+	}
+	if !c.answered.Load() {
+		said, _ := r.Peek(min(r.Buffered(), shownGreeting))
+		c.greeting = append(c.greeting[:0], said...)
 	}
 	n := int64(binary.BigEndian.Uint32(total))
 	if n > int64(c.cfg.MaxFrame) {
@@ -112,14 +116,37 @@ func (c *Conn) dispatch(response *Response) error {
 	return nil
 }
 
+// shownGreeting is how many bytes of a server that is none of HBase's its error shows.
+const shownGreeting = 40
+
 // explain adds to the end of a connection what it probably means.
 func (c *Conn) explain(err error) error {
-	ended := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	if ended && !c.answered.Load() {
+	var exception *wire.Exception
+	switch {
+	case errors.As(err, &exception):
+		return err
+	case !c.answered.Load() && len(c.greeting) > 0:
+		// An alert is what a server of TLS says to those who begin without.
+		if c.cfg.TLS == nil && len(c.greeting) > 1 && c.greeting[0] == tlsAlert && c.greeting[1] == tlsMajor {
+			return fmt.Errorf("%w without TLS: it speaks TLS (%w)", ErrNotHBase, err)
+		}
+		return fmt.Errorf("%w: it says %q (%w)", ErrNotHBase, c.greeting, err)
+	case !c.answered.Load() && closed(err):
 		return fmt.Errorf("%w (%w)", ErrRefused, err)
-	}
-	if errors.Is(err, io.EOF) {
+	case errors.Is(err, io.EOF):
 		return fmt.Errorf("server closed the connection: %w", io.ErrUnexpectedEOF)
+	default:
+		return fmt.Errorf("read response: %w", err)
 	}
-	return fmt.Errorf("read response: %w", err)
+}
+
+// The first bytes of an alert of TLS.
+const (
+	tlsAlert = 21
+	tlsMajor = 3
+)
+
+// closed tells whether an error is that the other side has ended the connection.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

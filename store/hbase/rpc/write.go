@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"net"
 	"time"
 )
@@ -33,6 +34,9 @@ func (c *Conn) write() {
 			n, err := c.send(&g)
 			c.wrote(&g, n)
 			if err != nil {
+				if closed(err) && !c.answered.Load() {
+					err = fmt.Errorf("%w (%w)", ErrRefused, err)
+				}
 				c.fail(err)
 				return
 			}
