@@ -16,6 +16,7 @@ import (
 type outcome struct {
 	wire.MultiResults
 	actions int             // that were asked for
+	met     []bool          // by index: those that were walked; nil before the first
 	worst   *wire.Exception // of those that were met
 	whole   error           // why the answer says nothing of any action; nil when it does
 }
@@ -37,10 +38,22 @@ func (o *outcome) judge() bool {
 		o.whole = e
 	case o.Index < 0 || o.Index >= o.actions:
 		o.whole = fmt.Errorf("%w: answer to action %d of %d", wire.ErrMalformed, o.Index, o.actions)
+	case o.again():
+		o.whole = fmt.Errorf("%w: two answers to action %d of %d", wire.ErrMalformed, o.Index, o.actions)
 	case e != nil && (o.worst == nil || worse(e, o.worst)):
 		o.worst = e
 	}
 	return o.whole == nil
+}
+
+// again tells whether the action was met before: then another one has no answer.
+func (o *outcome) again() bool {
+	if o.met == nil {
+		o.met = make([]bool, o.actions)
+	}
+	before := o.met[o.Index]
+	o.met[o.Index] = true
+	return before
 }
 
 // end is to be asked when there is no next action. The error is the worst one; whole says that it concerns all actions,

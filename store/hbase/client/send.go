@@ -186,7 +186,16 @@ func (c *Client) write(ctx context.Context, region *Region, blk *block) (left *b
 // standing for all.
 func (c *Client) failures(blk *block, answer []byte) (left *block, err error) {
 	results := newOutcome(answer, blk.Actions())
-	for results.nextFailure() {
+	if !results.nextFailure() {
+		_, err := results.end()
+		return nil, err
+	}
+	// Where some have failed it matters which, and all answers are looked at.
+	results = newOutcome(answer, blk.Actions())
+	for results.next() {
+		if results.Exception == nil {
+			continue
+		}
 		if left == nil {
 			left = c.block()
 			left.mixed = true
