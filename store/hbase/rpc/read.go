@@ -125,7 +125,7 @@ func (c *Conn) explain(err error) error {
 	switch {
 	case errors.As(err, &exception):
 		return err
-	case !c.answered.Load() && len(c.greeting) > 0:
+	case !c.answered.Load() && errors.Is(err, wire.ErrMalformed):
 		// An alert is what a server of TLS says to those who begin without.
 		if c.cfg.TLS == nil && len(c.greeting) > 1 && c.greeting[0] == tlsAlert && c.greeting[1] == tlsMajor {
 			return fmt.Errorf("%w without TLS: it speaks TLS (%w)", ErrNotHBase, err)
