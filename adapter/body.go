@@ -84,10 +84,12 @@ func (b bodyReader) read(ctx context.Context, buf []byte, r *http.Request) ([]by
 	}
 }
 
-// replyToReadError answers a body that broke off. One that came too slowly may come faster the next time.
+// replyToReadError answers a body that broke off. One that came too slowly may come faster the next time, and one that somebody
+// between here and the sender has cut may come whole.
 func replyToReadError(ctx context.Context, err error) *reply {
 	err = fmt.Errorf("read body: %w", err)
-	if timeout := net.Error(nil); ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
+	timeout := net.Error(nil)
+	if ctx.Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &timeout) && timeout.Timeout() {
 		return &reply{code: http.StatusServiceUnavailable, text: err.Error(), outcome: canceled}
 	}
 	return &reply{code: http.StatusBadRequest, text: err.Error()}

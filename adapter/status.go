@@ -69,6 +69,20 @@ func replyTo(ctx context.Context, err error) reply {
 	}
 }
 
+// replyToWrite is replyTo for writes, whose senders repeat after 5xx for ever, and send nothing else meanwhile: so what
+// repeating can never mend is 4xx. 500 is for what somebody has to mend first, such as a table that is missing.
+func replyToWrite(ctx context.Context, err error) reply {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, store.ErrTooLarge):
+		return reply{code: http.StatusRequestEntityTooLarge,
+			text: err.Error() + ": send fewer samples at a time (max_samples_per_send of remote_write)"}
+	case errors.Is(err, store.ErrInvalid):
+		return badRequest("can never be stored: " + err.Error())
+	}
+	return replyTo(ctx, err)
+}
+
 // replyToRead is replyTo for reads, where an error may be about what was asked.
 func replyToRead(ctx context.Context, err error) reply {
 	for _, theirs := range []error{wire.ErrMalformed, wire.ErrTooLarge, bounds.ErrTooComplex, query.ErrLimit, mapping.ErrInvalid} {

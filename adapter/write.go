@@ -142,7 +142,7 @@ func (h *Handler) append(
 		request.NeedMetricName = true
 		var err error
 		if result, err = h.config.Appender.Append(ctx, request); err != nil {
-			failed := replyTo(ctx, err)
+			failed := replyToWrite(ctx, err)
 			return result, &failed
 		}
 	}

@@ -360,7 +360,11 @@ func TestOTLP_AnswersForAFailedCommit(t *testing.T) {
 		{fmt.Errorf("write: %w", store.ErrUnavailable), http.StatusServiceUnavailable},
 		{store.ErrClosed, http.StatusServiceUnavailable},
 		{&promstore.RefusedError{}, http.StatusBadRequest},
-		{io.ErrUnexpectedEOF, http.StatusInternalServerError},
+		{fmt.Errorf("write: %w", store.ErrTooLarge), http.StatusRequestEntityTooLarge},
+		{fmt.Errorf("write: %w", store.ErrInvalid), http.StatusBadRequest},
+		{fmt.Errorf("write: %w", store.ErrNoTable), http.StatusServiceUnavailable},
+		{fmt.Errorf("write: %w", store.ErrCorrupt), http.StatusServiceUnavailable},
+		{io.ErrUnexpectedEOF, http.StatusServiceUnavailable},
 		{nil, http.StatusOK},
 	} {
 		got := postOTLP(newHandler(t, func(config *api.Config) { config.OTLP = brokenAppendable{c.err} }), otlpBody(t, false))

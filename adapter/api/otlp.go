@@ -80,11 +80,14 @@ func (w *commitWriter) WriteHeader(code int) {
 	switch {
 	case errors.Is(err, storage.ErrOutOfBounds):
 		code = http.StatusBadRequest
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrClosed):
+	case errors.Is(err, store.ErrTooLarge):
+		code = http.StatusRequestEntityTooLarge
+	case errors.Is(err, store.ErrInvalid):
+		code = http.StatusBadRequest
+	default:
+		// Also what somebody has to mend first: after 500 exporters drop the samples.
 		w.Header().Set("Retry-After", "5")
 		code = http.StatusServiceUnavailable
-	default:
-		code = http.StatusInternalServerError
 	}
 	if said {
 		w.ResponseWriter.WriteHeader(code)

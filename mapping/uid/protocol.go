@@ -2,6 +2,7 @@ package uid
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -66,10 +67,11 @@ func (r *Registry) adopt(ctx context.Context, claims []*claim, counters bool) er
 			}
 		}
 	}
-	if err := r.table.read(ctx, familyID, slices.Clone(cells)); err != nil {
+	if err := r.table.readEach(ctx, familyID, cells); err != nil {
 		return err
 	}
 	for i, c := range claims {
+		c.result.Err = cells[i].err
 		if !cells[i].found {
 			continue
 		}
@@ -179,8 +181,8 @@ func (r *Registry) own(ctx context.Context, claims []*claim, created []bool) ([]
 	return mine, nil
 }
 
-// reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no more it
-// settles the claim with an error.
+// reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no more, or the
+// counter is damaged, it settles the claim with an error.
 func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 	var wanted [kinds]int64
 	var ids [kinds][]mapping.UID
@@ -203,7 +205,7 @@ func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 	}
 	wg.Wait()
 	for _, err := range errs {
-		if err == nil {
+		if err == nil || errors.Is(err, mapping.ErrCorrupt) {
 			continue
 		}
 		for k := range ids {
@@ -217,6 +219,8 @@ func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 		case c.id != 0:
 		case len(ids[k]) > 0:
 			c.id, ids[k] = ids[k][0], ids[k][1:]
+		case errs[k] != nil:
+			c.result.Err = fmt.Errorf("%s name %.100q has no UID yet: %w", k, c.key.text, errs[k])
 		default:
 			c.result.Err = fmt.Errorf("%w: no %s UID of %d bytes is left for %.100q",
 				ErrExhausted, k, r.table.schema.Width(k), c.key.text)
@@ -250,11 +254,14 @@ func (r *Registry) reserveIDs(ctx context.Context, kind mapping.Kind, n int64) (
 // more.
 func (r *Registry) reserveBlock(ctx context.Context, kind mapping.Kind, n int64) (used, last int64, err error) {
 	sum, err := r.table.increment(ctx, kind, n)
+	if errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrCorrupt) {
+		return 0, 0, fmt.Errorf("%w: %w: repair the counter", mapping.ErrCorrupt, err)
+	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("reserve %d %s UIDs: %w", n, kind, err)
 	}
 	if sum < n {
-		return 0, 0, fmt.Errorf("reserve %d %s UIDs: %w: the counter in table %s was %d",
+		return 0, 0, fmt.Errorf("reserve %d %s UIDs: %w: the counter in table %s was %d: repair it",
 			n, kind, mapping.ErrCorrupt, r.table.name, sum-n)
 	}
 	r.noteCounter(kind, sum)

@@ -3,6 +3,7 @@ package uid
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,6 +45,7 @@ type cell struct {
 	row   string
 	value string
 	found bool
+	err   error // of readEach: why it cannot be read
 }
 
 // row is the row key of a UID, and the value of a forward cell.
@@ -110,6 +112,19 @@ func (t *table) read(ctx context.Context, family string, cells []*cell) error {
 			}
 		}
 	}
+	return nil
+}
+
+// readEach is read where cells that cannot be read, because the store is damaged, do not cost the others: each says why.
+func (t *table) readEach(ctx context.Context, family string, cells []*cell) error {
+	err := t.read(ctx, family, slices.Clone(cells))
+	if !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	if half := len(cells) / 2; half > 0 {
+		return errors.Join(t.readEach(ctx, family, cells[:half]), t.readEach(ctx, family, cells[half:]))
+	}
+	cells[0].err = fmt.Errorf("%w: %s name %.100q: %w", mapping.ErrCorrupt, cells[0].kind, cells[0].row, err)
 	return nil
 }
 

@@ -45,7 +45,8 @@ type ID struct {
 // Result is what became of one name of an Assign. If Err is nil, UID is the name's.
 //
 // Err wraps ErrExhausted; mapping.ErrInvalid for a name that cannot be stored (empty, too long, no valid UTF-8); or
-// mapping.ErrCorrupt for one whose UID cell is unreadable. None of them goes away by asking again.
+// mapping.ErrCorrupt for one whose UID cell, or the counter that it needs, is unreadable. None of them goes away by asking
+// again, the last not before somebody has repaired the cell.
 type Result struct {
 	UID mapping.UID
 	Err error

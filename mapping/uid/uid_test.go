@@ -270,8 +270,9 @@ func TestWrongWidthIsReported(t *testing.T) {
 		}
 	}
 	st.put("\x00", "id", "tagk", "\xff\xff\xff\xff\xff\xff\xff\x00")
-	if _, err := r.Assign(t.Context(), []uid.Name{tagk("job")}); !errors.Is(err, mapping.ErrCorrupt) {
-		t.Errorf("Assign from a negative counter: %v, want ErrCorrupt", err)
+	results, err = r.Assign(t.Context(), []uid.Name{tagk("job"), tagv("job")})
+	if err != nil || !errors.Is(results[0].Err, mapping.ErrCorrupt) || results[1].Err != nil {
+		t.Errorf("Assign from a negative counter: %v, %v, want ErrCorrupt for one name", results, err)
 	}
 }
 

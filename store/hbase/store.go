@@ -105,7 +105,9 @@ func wantedColumns(columns []store.Column) []client.Column {
 	return out
 }
 
-// classify gives an error of the client the class that store.Store promises.
+// classify gives an error of the client the class that store.Store promises. What the servers reject for another reason than
+// its size counts as unavailable: rights are given, quotas raised and coprocessors mended, and answers that cannot be read
+// are not those of what is stored.
 func classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -118,7 +120,9 @@ func classify(ctx context.Context, err error) error {
 		class = store.ErrClosed
 	case errors.Is(err, client.ErrNoTable), errors.Is(err, client.ErrNoFamily):
 		class = store.ErrNoTable
-	case errors.Is(err, client.ErrInvalid), errors.Is(err, client.ErrRejected):
+	case errors.Is(err, client.ErrTooLarge):
+		class = store.ErrTooLarge
+	case errors.Is(err, client.ErrInvalid):
 		class = store.ErrInvalid
 	}
 	return fmt.Errorf("%w: %w", class, err)

@@ -2,6 +2,7 @@ package hbase_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -118,3 +119,19 @@ func TestCreateTable_FitsItsUse(t *testing.T) {
 }
 
 func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, open) }
+
+// What the servers never take because of its size is told apart from what they do not take now.
+func TestApply_CellsBeyondTheServersLimitAreTooLarge(t *testing.T) {
+	st := open(t)
+	defer st.Close()
+	if err := st.CreateTable(t.Context(), store.Table{Name: "large", Families: []string{"f"}}); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]error{9 << 20: nil, 11 << 20: store.ErrTooLarge} {
+		var b store.Batch
+		b.Put("large", []byte("r"), "f", nil, 1, make([]byte, size))
+		if err := st.Apply(t.Context(), &b); !errors.Is(err, want) {
+			t.Errorf("a cell of %d bytes: got %v, want %v", size, err, want)
+		}
+	}
+}

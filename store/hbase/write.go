@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/hbase/client"
+	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
 // Apply implements store.Store. It sorts the batch by rows, stably: what belongs to one row takes effect together, and
@@ -79,6 +81,9 @@ func (s *Store) Increment(ctx context.Context, c store.Coord, delta int64) (int6
 		return 0, err
 	}
 	sum, err := s.client.Increment(ctx, client.Coord(c), delta)
+	if e, ok := errors.AsType[*wire.Exception](err); ok && strings.Contains(e.Message, "not a long") {
+		return 0, fmt.Errorf("%w: %w", store.ErrInvalid, err)
+	}
 	return sum, classify(ctx, err)
 }
 

@@ -19,8 +19,10 @@ var (
 	ErrTableDisabled = errors.New("table is disabled")
 	// ErrTableExists marks the creation of a table that is there.
 	ErrTableExists = errors.New("table exists")
-	// ErrRejected marks what the server refuses for good: missing rights, a bad filter, a quota used up, a cell too
-	// large.
+	// ErrTooLarge marks a cell that the servers do not take because of its size.
+	ErrTooLarge = errors.New("too large for the servers")
+	// ErrRejected marks what the server refuses as long as nobody changes something: missing rights, a bad filter, a quota
+	// used up.
 	ErrRejected = errors.New("request was rejected")
 	// ErrInvalid marks a request that was never sent because it breaks the rules of the format.
 	ErrInvalid = errors.New("invalid request")

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/promtsd/promtsd/store/hbase/rpc"
@@ -114,7 +115,7 @@ func judgeException(e *wire.Exception, tried int, jitter float64) verdict {
 			v.pause = 0
 		}
 	case wire.SplitBatch:
-		v.step, v.class, v.pause = split, ErrRejected, 0
+		v.step, v.class, v.pause = split, ErrTooLarge, 0
 	}
 	return v
 }
@@ -167,9 +168,12 @@ func classOf(e *wire.Exception) error {
 		return ErrTableDisabled
 	case "TableExistsException":
 		return ErrTableExists
-	default:
-		return ErrRejected
 	}
+	// Such is the text of a cell beyond hbase.server.keyvalue.maxsize, which has no class of its own.
+	if e.Simple() == "DoNotRetryIOException" && strings.Contains(e.Message, " with size ") && strings.Contains(e.Message, " exceeds limit of ") {
+		return ErrTooLarge
+	}
+	return ErrRejected
 }
 
 // pause is how long to wait after the tried-th attempt: short at first, because most regions are back in half a second.

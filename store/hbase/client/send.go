@@ -153,7 +153,7 @@ func (c *Client) deliverApart(ctx context.Context, a *attempt, blk *block) error
 func (c *Client) deliverHalves(ctx context.Context, a *attempt, blk *block, cause error) error {
 	n := blk.Actions()
 	if n == 1 {
-		return a.final(ErrRejected, cause)
+		return a.final(ErrTooLarge, cause)
 	}
 	for _, bounds := range [][2]int{{0, n / 2}, {n / 2, n}} {
 		half := c.block()
