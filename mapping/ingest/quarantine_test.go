@@ -1,6 +1,8 @@
 package ingest_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -168,6 +170,41 @@ func retryWith(t *testing.T, st store.Store, q journal.Quarantined) (int, error)
 	})
 	samples, _, err := ingest.Retry(t.Context(), config, q.Writer, q.Number)
 	return samples, err
+}
+
+// A lease that cannot be read stops nobody, and loses nothing.
+func TestStart_ReplaysTheEntriesOfALeaseThatCannotBeRead(t *testing.T) {
+	for name, alone := range map[string]bool{"alone": true, "in a cluster": false} {
+		t.Run(name, func(t *testing.T) {
+			st := left(t)
+			leases, err := journal.Leases(t.Context(), st, catalog.DefaultTables())
+			if err != nil || len(leases) != 1 {
+				t.Fatal(leases, err)
+			}
+			lease := store.Coord{Table: "promtsd", Row: binary.BigEndian.AppendUint64([]byte("w"), uint64(leases[0].Writer)),
+				Family: catalog.FamilyOwn, Qualifier: []byte("lease")}
+			for row, err := range st.Get(t.Context(), store.Get{Table: lease.Table, Rows: [][]byte{lease.Row}}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				check := store.Check{Coord: lease, Expect: bytes.Clone(row.Cells[0].Value), Value: []byte("{")}
+				if done, err := st.CheckAndPut(t.Context(), []store.Check{check}); err != nil || !done[0] {
+					t.Fatal(done, err)
+				}
+			}
+			db := open(t, st, nil, func(c *ingest.Config) {
+				journalRoad(c)
+				c.Alone = alone
+			})
+			if err := db.Start(t.Context()); err != nil {
+				t.Fatalf("start: %v", err)
+			}
+			defer db.Abandon()
+			if got := read(t, st, db.settings.Schema); len(got) != 3 || cellsOf(t, st, "promtsd-journal") != 0 {
+				t.Errorf("%d series are stored and %d entries left, want 3 and 0", len(got), cellsOf(t, st, "promtsd-journal"))
+			}
+		})
+	}
 }
 
 // A store that is away for a moment says nothing of an entry.

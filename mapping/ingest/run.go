@@ -146,10 +146,22 @@ func (a *Appender) keep(ctx context.Context, w *journal.Writer) {
 	}
 }
 
+// leases are those of all writers. What is none in their place stops nothing.
+func (a *Appender) leases(ctx context.Context) ([]journal.Lease, error) {
+	leases, err := journal.Leases(ctx, a.Store, a.Settings.Tables)
+	if !errors.Is(err, mapping.ErrCorrupt) {
+		return leases, err
+	}
+	if err := journal.RemoveUnreadableLeases(ctx, a.journalConfig(1)); err != nil {
+		return nil, err
+	}
+	return journal.Leases(ctx, a.Store, a.Settings.Tables)
+}
+
 // takeOverAll takes over the journals of all writers that were there before this one and are dead, and waits until it is
 // clear which are.
 func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id journal.ID) error {
-	before, err := journal.Leases(ctx, a.Store, a.Settings.Tables)
+	before, err := a.leases(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,7 +175,7 @@ func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 		a.Logger.Info("waiting to see which of the other writers are alive", "writers", len(beats))
 	}
 	for len(beats) > 0 {
-		leases, err := journal.Leases(ctx, a.Store, a.Settings.Tables)
+		leases, err := a.leases(ctx)
 		if err != nil {
 			return err
 		}
@@ -220,7 +232,7 @@ func (a *Appender) takeOverDead(ctx context.Context, watch *journal.Watch, id jo
 			return
 		case <-tick.C:
 		}
-		leases, err := journal.Leases(ctx, a.Store, a.Settings.Tables)
+		leases, err := a.leases(ctx)
 		if err != nil {
 			a.Logger.Warn("cannot see which writers are alive; trying again", "err", err)
 			*watch = journal.Watch{} // they may not have been able to show it

@@ -69,6 +69,29 @@ func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease
 	return out, nil
 }
 
+// RemoveUnreadableLeases removes leases that cannot be read, for which Leases returns mapping.ErrCorrupt. The entries of their
+// writers then have no lease, and are replayed as such (see ReplayOrphans); a writer that lives begins a new journal.
+func RemoveUnreadableLeases(ctx context.Context, c Config) error {
+	scan := store.Scan{Table: c.Tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix}, Stop: []byte{leasePrefix + 1}}}}
+	for row, err := range c.Store.Scan(ctx, scan) {
+		if err != nil {
+			return fmt.Errorf("read leases: %w", err)
+		}
+		if _, err = parseLease(row); err == nil {
+			continue
+		}
+		c.Logger.Error("a lease is removed because it cannot be read; the entries of its writer are replayed one by one", "err", err)
+		var b store.Batch
+		for _, cell := range row.Cells {
+			b.Delete(scan.Table, row.Key, cell.Family, cell.Qualifier, cell.Timestamp)
+		}
+		if err := c.Store.Apply(ctx, &b); err != nil {
+			return fmt.Errorf("remove a lease that cannot be read: %w", err)
+		}
+	}
+	return nil
+}
+
 func parseLease(row store.Row) (Lease, error) {
 	var l Lease
 	if len(row.Key) != 9 || len(row.Cells) != 1 || !bytes.Equal(row.Cells[0].Qualifier, leaseQualifier) {
