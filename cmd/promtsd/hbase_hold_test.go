@@ -230,6 +230,43 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	assertTakenOver(t, both, before[0])
 }
 
+// TestHBaseHold_LeasesAreJudgedByTheirOwnTime runs two promtsd with very different leases: the one with the long lease shows a sign of
+// life every few seconds only, and is not taken for dead by the other. When both have ended no lease is left, nor an entry.
+func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
+	h := newHBaseTables(t, "hold_unequal")
+	h.init(t)
+	long, short := h.serve(t, "--write.lease=20s"), h.serve(t, "--write.lease=1s")
+	both := []*promtest.Process{long, short}
+	before := h.awaitWriters(t, both...)
+	want := model{}
+	for begin, turn := time.Now(), 0; time.Since(begin) < 4*time.Second; turn++ {
+		series := []sent{{
+			[]prompb.Label{{Name: "__name__", Value: "unequal"}}, []mapping.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
+		}}
+		if err := mustPost(t.Context(), both[turn%2].URL(), turn, series); err != nil {
+			t.Fatal(err)
+		}
+		want.write(series)
+		wait(t, 50*time.Millisecond)
+	}
+	if after := h.awaitWriters(t, both...); after[0] != before[0] {
+		t.Errorf("the writer with the long lease is %s, and was %s", after[0], before[0])
+	}
+	if times := takenOver(both...); times[before[0]] > 0 {
+		t.Errorf("the journal of the writer with the long lease was taken over while it lived")
+	}
+	assertReads(t, short.URL(), "unequal", want)
+	long.Stop()
+	assertReads(t, short.URL(), "unequal", want)
+	short.Stop()
+	if left := h.leases(t); len(left) > 0 {
+		t.Errorf("after a clean stop the leases %v are left", left)
+	}
+	if entries := h.cluster.Scan(h.log()); len(entries) > 0 {
+		t.Errorf("after a clean stop %d cells are left in the journal", len(entries))
+	}
+}
+
 // waitingSeries has a promtsd write a series, so that it knows all of its names.
 func waitingSeries(t *testing.T, p *promtest.Process) []sent {
 	t.Helper()

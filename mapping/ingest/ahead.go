@@ -50,15 +50,31 @@ func (a *Appender) arrive(now int64) int64 {
 	}
 }
 
-// reserve sees to it that requests may arrive at a time, and cells may be stored with it.
+// reserve sees to it that requests may arrive at a time, and cells may be stored with it. One request does so in good time, while the
+// others go on.
 func (a *Appender) reserve(ctx context.Context, timestamp int64) error {
-	if timestamp <= a.ahead.reserved.Load() {
+	reserved := a.ahead.reserved.Load()
+	switch needed := timestamp > reserved; {
+	case needed:
+		a.ahead.mu.Lock()
+	case timestamp <= reserved-aheadOfClock/2 || !a.ahead.mu.TryLock():
 		return nil
 	}
-	a.ahead.mu.Lock()
 	defer a.ahead.mu.Unlock()
+	reserved = a.ahead.reserved.Load()
 	to := max(timestamp+aheadOfNeed, a.Now().UnixMilli()+aheadOfClock)
-	for timestamp > a.ahead.reserved.Load() {
+	if timestamp <= reserved && to < reserved+aheadOfClock/4 {
+		return nil
+	}
+	if err := a.raise(ctx, to); err != nil && timestamp > reserved {
+		return fmt.Errorf("reserve arrival times: %w", err)
+	}
+	return nil
+}
+
+// raise reserves a timestamp. ahead.mu must be held.
+func (a *Appender) raise(ctx context.Context, to int64) error {
+	for {
 		have, raw, err := a.readAhead(ctx)
 		if err != nil {
 			return err
@@ -74,13 +90,13 @@ func (a *Appender) reserve(ctx context.Context, timestamp int64) error {
 			Expect: raw, Value: binary.BigEndian.AppendUint64(nil, uint64(to)),
 		}})
 		if err != nil {
-			return fmt.Errorf("reserve arrival times: %w", err)
+			return err
 		}
 		if done[0] {
 			a.ahead.reserved.Store(to)
+			return nil
 		}
 	}
-	return nil
 }
 
 // startAhead begins with the timestamp that was reserved last, by whatever process.
@@ -98,7 +114,7 @@ func (a *Appender) startAhead(ctx context.Context) error {
 func (a *Appender) readAhead(ctx context.Context) (to int64, raw []byte, err error) {
 	for row, err := range a.Store.Get(ctx, store.Get{Table: a.Settings.Tables.Own, Rows: [][]byte{aheadRow}}) {
 		if err != nil {
-			return 0, nil, fmt.Errorf("read reserved arrival times: %w", err)
+			return 0, nil, fmt.Errorf("read the reserved arrival time: %w", err)
 		}
 		if len(row.Cells) != 1 || len(row.Cells[0].Value) != 8 {
 			return 0, nil, fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, aheadRow, a.Settings.Tables.Own)

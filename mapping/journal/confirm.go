@@ -20,8 +20,8 @@ func (w *Writer) Confirm(ctx context.Context) error {
 }
 
 // look reads the lease once.
-func (w *Writer) look() error {
-	ctx, cancel := context.WithTimeout(context.Background(), w.Term)
+func (w *Writer) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Term)
 	defer cancel()
 	found, err := Lease{Writer: w.id}.read(ctx, w.Store, w.Tables)
 	if err != nil {
@@ -37,7 +37,8 @@ func (w *Writer) look() error {
 // looks makes one look at a time, for all who have asked before it began.
 type looks struct {
 	look    func() error
-	running sync.WaitGroup // the looks
+	stop    context.CancelFunc // ends the one under way
+	running sync.WaitGroup     // the looks
 
 	mu      sync.Mutex
 	looking bool

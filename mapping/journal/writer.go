@@ -66,7 +66,8 @@ type memory struct {
 // Open begins a new journal, and makes the table for it where there is none.
 func Open(ctx context.Context, c Config) (*Writer, error) {
 	w := &Writer{Config: c, next: c.First, deleted: c.First, underway: make(map[uint64]struct{}), lost: make(chan struct{})}
-	w.looks.look = w.look
+	looking, stop := context.WithCancel(context.Background())
+	w.looks.look, w.looks.stop = func() error { return w.look(looking) }, stop
 	for w.id == 0 {
 		w.id = ID(rand.Uint64())
 	}
@@ -256,6 +257,7 @@ func (w *Writer) Next() uint64 {
 
 // Close gives the lease up. All samples must be in the data table, and Keep must have returned.
 func (w *Writer) Close(ctx context.Context) error {
+	w.looks.stop()
 	w.looks.running.Wait()
 	select {
 	case <-w.lost:
