@@ -299,6 +299,10 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 		}
 		a.Logger.Info("replaying a journal", attrs...)
 	})
+	if errors.Is(err, journal.ErrLost) {
+		a.Logger.Warn("another promtsd goes on with a journal that was being taken over here", "writer", l.Writer, "err", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
