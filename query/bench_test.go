@@ -306,6 +306,35 @@ func BenchmarkSelectChurn(b *testing.B) {
 	}
 }
 
+// Of 400 days each has its own series.
+func BenchmarkSelectYearOfChurn(b *testing.B) {
+	f := newBench(b)
+	const days, perDay = 400, 10
+	for i := range days * perDay {
+		f.write(b, benchLabels("m", i), benchDay+index.Day(i/perDay), 1)
+	}
+	for _, memory := range []bool{true, false} {
+		b.Run(fmt.Sprintf("memory=%v", memory), func(b *testing.B) {
+			q := f.querier(b, memory, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				set, err := q.Select(b.Context(), benchDay*24*mapping.HourMs, (benchDay+days)*24*mapping.HourMs-1, false,
+					[]*labels.Matcher{matcher(labels.MatchEqual, "__name__", "m")})
+				if err != nil {
+					b.Fatal(err)
+				}
+				found := 0
+				for set.Next() {
+					found++
+				}
+				if set.Close(); found != days*perDay {
+					b.Fatalf("found %d series", found)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkCosts measures what EmbeddedCosts says.
 func BenchmarkCosts(b *testing.B) { newBench(b).costs(b) }
 

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,5 +42,28 @@ func TestSelect_AWideRangeReadsOnlyTheDaysThatHoldSamples(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where the index is not in memory, a long range asks for the rows of the days on which each series was active, not of all days.
+func TestSelect_ALongRangeWithoutMemoryReadsTheDaysOfEachSeries(t *testing.T) {
+	const days = 90
+	db, want := newDatabase(t, storetest.NewMem(), nil), model{}
+	for d := range int64(days) {
+		ls := labels.FromStrings("__name__", "m", "pod", fmt.Sprintf("%03d", d))
+		db.write(t, ls, mapping.Sample{T: start + d*day, V: 1})
+		want.write(ls, mapping.Sample{T: start + d*day, V: 1})
+	}
+	registry := prometheus.NewRegistry()
+	got := db.withQuerier(db.store, func(q *query.Config) { q.Registerer = registry })
+	check(t, "all days", got.answer(t, start, start+days*day, named("m")...), want.answer(start, start+days*day))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if n := f.GetMetric()[0].GetCounter().GetValue(); f.GetName() == "promtsd_query_rows_total" && n > days*24 {
+			t.Errorf("asked for %v rows of %d series of a day each, want at most %d", n, days, days*24)
+		}
 	}
 }

@@ -108,6 +108,11 @@ func TestBuild_IndexFindsWhatRowKeysFind(t *testing.T) {
 						t.Fatal(err)
 					}
 					found += len(want.Series)
+					for i := range got.Series {
+						if i < len(want.Series) && want.Series[i].Days == nil { // which row keys do not tell of a long range
+							got.Series[i].Days = nil
+						}
+					}
 					if got, want := fmt.Sprint(got.Series), fmt.Sprint(want.Series); got != want {
 						t.Errorf("select %s from %d to %d:\n by index    %s\n by row keys %s", text, span[0], span[1], got, want)
 					}

@@ -67,7 +67,7 @@ const (
 	NoRoad     Road = "names"    // nowhere: a name or a value is unknown
 	MemoryRoad Road = "memory"   // in memory
 	DaysRoad   Road = "days"     // in the rows of the days of the range
-	ListRoad   Road = "list"     // in the list of all series, as the range has too many days
+	ListRoad   Road = "list"     // in the list of all series, as the range has too many days; their days in the rows of those
 	RowKeyRoad Road = "row keys" // in the data table, as the index is not known to be complete
 )
 
@@ -110,12 +110,13 @@ func (r *Reader) Select(
 		return Result{Road: NoRoad}, err
 	}
 	s := &selection{
-		r: r, p: p, limits: limits, first: DayOf(mint), days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
+		r: r, p: p, limits: limits, first: DayOf(mint), last: DayOf(maxt), days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
 	}
 	road := r.road(shelf, mint, maxt)
 	if road == MemoryRoad {
-		err = s.fromMemory(ctx, shelf, DayOf(mint), DayOf(maxt))
+		err = s.fromMemory(ctx, shelf, s.first, s.last)
 	} else {
+		s.listed = road == ListRoad
 		err = s.all(ctx, mint, maxt)
 	}
 	if err != nil {
@@ -221,6 +222,10 @@ type selection struct {
 	limits     Limits
 	bytes      int64
 	first      Day
+	last       Day
+	listed     bool             // series come from the list of all, and their days are still to be found
+	pending    [][]byte         // such series
+	present    []Day            // on which any series was active
 	seen       map[string]int   // TSUIDs met, where the sources may repeat them, and their position in active
 	active     []uint64         // bit i: active on the day first+i
 	page       []byte           // TSUIDs end to end
@@ -241,12 +246,19 @@ func (s *selection) all(ctx context.Context, mint, maxt int64) error {
 	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	if !isLong(mint, maxt) {
+	switch {
+	case s.listed:
+		return s.settle(ctx)
+	case !isLong(mint, maxt):
 		for i := range s.found {
 			s.found[i].Days = s.daysOf(s.found[i].TSUID)
 		}
-	} else if len(s.found) > 0 {
-		return s.findDays(ctx, DayOf(mint), DayOf(maxt))
+	case len(s.found) > 0:
+		present, err := s.presentDays(ctx)
+		for _, day := range present {
+			s.days[day] = struct{}{}
+		}
+		return err
 	}
 	return nil
 }
@@ -262,25 +274,6 @@ func (s *selection) daysOf(tsuid []byte) (days Days) {
 		}
 	}
 	return days
-}
-
-// findDays finds the days on which any series was active, jumping from each to the next.
-func (s *selection) findDays(ctx context.Context, first, last Day) error {
-	for next := int(first); next <= int(last); {
-		jump := store.Scan{Table: s.r.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
-			Start: appendDay(nil, Day(next)), Stop: Successor(appendDay(nil, last)),
-		}}}
-		next = int(last) + 1
-		for row, err := range s.r.Store.Scan(ctx, jump) {
-			if err != nil {
-				return err
-			}
-			day := parseDay(row.Key)
-			s.days[day] = struct{}{}
-			next = int(day) + 1
-		}
-	}
-	return nil
 }
 
 func (s *selection) run(ctx context.Context, src source) error {
@@ -339,6 +332,17 @@ func (s *selection) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.listed {
+		err = s.wait(ctx, matched)
+	} else {
+		err = s.admit(ctx, matched, nil)
+	}
+	s.page, s.ends = s.page[:0], s.ends[:0]
+	return err
+}
+
+// admit resolves series that match. days are those of each, if they are known.
+func (s *selection) admit(ctx context.Context, matched [][]byte, days []Days) error {
 	if s.limits.Series > 0 && len(s.found)+len(matched) > s.limits.Series {
 		return ErrTooMany
 	}
@@ -346,7 +350,14 @@ func (s *selection) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	at := 0
 	for _, f := range found {
+		if days != nil {
+			for !bytes.Equal(matched[at], f.TSUID) {
+				at++
+			}
+			f.Days = days[at]
+		}
 		// The matchers themselves have the last word.
 		if s.p.matchesLabels(f.Labels) {
 			s.found = append(s.found, f)
@@ -355,7 +366,6 @@ func (s *selection) flush(ctx context.Context) error {
 			}
 		}
 	}
-	s.page, s.ends = s.page[:0], s.ends[:0]
 	return nil
 }
 

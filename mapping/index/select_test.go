@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
@@ -229,7 +230,9 @@ func TestSelect_ReadsTheDaysOfTheRange(t *testing.T) {
 	var b store.Batch
 	db.writer.PutDay(&b, day1, index.DayOf(first), 1, nil)
 	db.writer.PutDay(&b, day2, index.DayOf(first)+1, 1, nil)
-	db.writer.PutSeries(&b, listed, 1) // on no day: it tells which rows were read
+	for _, tsuid := range [][]byte{day1, day2, listed} {
+		db.writer.PutSeries(&b, tsuid, 1) // the last is of no day: it tells whether the list was read
+	}
 	db.apply(&b)
 	r := db.reader(true)
 	for _, c := range []struct {
@@ -246,9 +249,11 @@ func TestSelect_ReadsTheDaysOfTheRange(t *testing.T) {
 		{first + 2*day, first + 3*day, ""},
 		{first + 1, first, ""},
 		{first, first + 40*day - 1, "day1 day2"},
-		{first, first + 40*day, "listed"},
+		{first, first + 40*day, "day1 day2"},
+		{first + day, first + 41*day, "day2"},
+		{first + 2*day, first + 42*day, ""},
 		{first - 38*day - 1, first + day - 1, "day1"},
-		{-1 << 62, 1 << 62, "listed"},
+		{-1 << 62, 1 << 62, "day1 day2"},
 		{-5, -1, ""},
 		{mapping.MaxTime + 1, 1 << 62, ""},
 	} {
@@ -263,9 +268,92 @@ func TestSelect_ReadsTheDaysOfTheRange(t *testing.T) {
 		if got := strings.Join(got, " "); got != c.want {
 			t.Errorf("from %d to %d: got %q, want %q", c.mint, c.maxt, got, c.want)
 		}
-		if result.Candidates != len(got) {
-			t.Errorf("from %d to %d: %d candidates, want %d", c.mint, c.maxt, result.Candidates, len(got))
+		candidates := len(got)
+		if c.maxt >= first+40*day && c.mint <= mapping.MaxTime {
+			candidates = 3
 		}
+		if result.Candidates != candidates {
+			t.Errorf("from %d to %d: %d candidates, want %d", c.mint, c.maxt, result.Candidates, candidates)
+		}
+	}
+}
+
+// What a long range finds does not depend on whether the index is in memory: the same series, each with its days.
+func TestSelect_OfALongRangeKnowsTheDaysWithoutMemory(t *testing.T) {
+	for schema, asked := range schemas {
+		t.Run(schema, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				db := newDatabase(t, asked)
+				const first = noon / day
+				for i := range rapid.IntRange(1, 60).Draw(rt, "series") { // some selectors find one of so many
+					var times []int64
+					for range rapid.IntRange(1, 6).Draw(rt, "days") {
+						times = append(times, (first+rapid.Int64Range(0, 100).Draw(rt, "day"))*day)
+					}
+					if rapid.Bool().Draw(rt, "every day") {
+						for d := range int64(100) {
+							times = append(times, (first+d)*day)
+						}
+					}
+					db.write(db.tsuid(fmt.Sprint("m", i%3), "k", fmt.Sprintf("v%02d", i)), times...)
+				}
+				memory := index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 1000})
+				if err := memory.Build(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				without := db.reader(true)
+				with := db.reader(true)
+				with.Memory = memory
+				for range 4 {
+					mint := (first + rapid.Int64Range(-1, 60).Draw(rt, "from")) * day
+					maxt := mint + rapid.Int64Range(40, 100).Draw(rt, "days")*day
+					ms := rapid.SampledFrom([][]*labels.Matcher{
+						nil, {eq("__name__", "m1")}, {eq("k", "v00")}, {re("k", "v.[01]")}, {ne("__name__", "m1"), ne("k", "v02")},
+					}).Draw(rt, "matchers")
+					want, err := with.Select(t.Context(), mint, maxt, index.Limits{}, ms...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want.Road == index.NoRoad { // no series was ever called that
+						continue
+					}
+					got, err := without.Select(t.Context(), mint, maxt, index.Limits{Series: max(1, len(want.Series))}, ms...)
+					if err != nil || want.Road != index.MemoryRoad || got.Road != index.ListRoad {
+						t.Fatal(want.Road, got.Road, err)
+					}
+					if got, want := fmt.Sprint(got.Series, got.Hours), fmt.Sprint(want.Series, want.Hours); got != want {
+						rt.Fatalf("select %v from %d to %d:\n without memory %s\n with memory    %s", ms, mint, maxt, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The days of few series among many are asked for by their rows, after the first one.
+func TestSelect_OfALongRangeDoesNotScanManySeriesForFew(t *testing.T) {
+	db := newDatabase(t, nil)
+	const series, days = 100, 50
+	var odd []int64
+	for d := range int64(days) {
+		odd = append(odd, noon+d*day)
+	}
+	for i := range series {
+		db.write(db.tsuid("m", "k", fmt.Sprintf("v%03d", i)), odd[i%2:]...)
+	}
+	st := storetest.Faulty(db.store)
+	r := newReader(st, db.settings)
+	result, err := r.Select(t.Context(), noon, noon+days*day, index.Limits{}, re("k", "v000|v099"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = noon / day
+	want := []index.Days{{{First: first, Last: first + days - 1}}, {{First: first + 1, Last: first + days - 1}}}
+	if len(result.Series) != 2 || !slices.Equal(result.Series[0].Days, want[0]) || !slices.Equal(result.Series[1].Days, want[1]) {
+		t.Errorf("got %v, want two series of the days %v", result.Series, want)
+	}
+	if n := st.Calls(storetest.Get); n < days-1 {
+		t.Errorf("%d gets, want one for each day after the first", n)
 	}
 }
 

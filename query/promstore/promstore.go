@@ -18,7 +18,7 @@ import (
 type Querier interface {
 	// Select finds the series that all matchers match, with their samples from mint to maxt, both inclusive, in
 	// milliseconds, mint not above maxt. With labelsOnly the series come without samples: those that were active on a
-	// day of the range, and in a range of more than 40 days maybe others.
+	// day of the range.
 	Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (query.SeriesSet, error)
 
 	// SelectWindows is Select without the samples outside of the windows, nil for none left out. Where it meets a native
