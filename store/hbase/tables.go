@@ -27,8 +27,8 @@ func (s *Store) Tables(ctx context.Context) ([]store.Table, error) {
 	var out []store.Table
 	for _, name := range names {
 		families, err := s.families(ctx, name)
-		if errors.Is(err, store.ErrNoTable) {
-			continue // it was deleted meanwhile
+		if errors.Is(err, store.ErrNoTable) || errors.Is(err, store.ErrInvalid) {
+			continue // it was deleted meanwhile, or is no business of ours
 		}
 		if err != nil {
 			return nil, err

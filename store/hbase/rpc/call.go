@@ -36,7 +36,6 @@ type call struct {
 
 	outcome chan outcome // gets exactly one value, unless the call was forgotten
 	timer   *time.Timer  // for the deadline of the request; nil until one has had one
-	start   int64        // when it was queued, on the clock of Conn.received
 
 	// Guarded by Conn.mu.
 	state   state
@@ -139,7 +138,6 @@ func (c *Conn) enqueue(ctx context.Context, k *call, req *Request) error {
 	if param+cells > maxRequest-1<<10 {
 		return fmt.Errorf("request of %d bytes is beyond what a frame can hold", param+cells)
 	}
-	k.start = c.sinceStart()
 
 	c.mu.Lock()
 	if c.err != nil {
@@ -150,6 +148,9 @@ func (c *Conn) enqueue(ctx context.Context, k *call, req *Request) error {
 	k.prefix = wire.AppendRequestPrefix(k.prefix[:0], &k.header, param)
 	k.size = len(k.prefix) + param + cells
 	c.calls[k.header.CallID] = k
+	if c.asked <= c.received.Load() {
+		c.asked = c.sinceStart()
+	}
 	c.queue = append(c.queue, k)
 	c.mu.Unlock()
 
@@ -212,7 +213,7 @@ func (c *Conn) abandon(k *call, reason error) (response *Response, sent bool, er
 		return c.finish(k, <-k.outcome) // it is on its way to the channel
 	}
 	sent = c.settle(k)
-	if silent := c.silence(k); sent && silent >= c.cfg.StallTimeout {
+	if silent := c.silence(); sent && silent >= c.cfg.StallTimeout {
 		c.fail(fmt.Errorf("server was silent for %v while a call waited", silent.Round(time.Millisecond)))
 	}
 	return nil, sent, reason
@@ -235,9 +236,11 @@ func (c *Conn) settle(k *call) (sent bool) {
 	return k.state == written
 }
 
-// silence is for how long nothing has come from the server, counted from the call's start at most.
-func (c *Conn) silence(k *call) time.Duration {
-	return time.Duration(c.sinceStart() - max(c.received.Load(), k.start))
+// silence is for how long nothing has come from the server although a call waited, one after the other.
+func (c *Conn) silence() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(c.sinceStart() - max(c.received.Load(), c.asked))
 }
 
 func length(pieces [][]byte) (n int) {

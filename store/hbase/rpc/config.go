@@ -33,8 +33,8 @@ type Config struct {
 	// WriteTimeout bounds one gathering write, in which the server must take at least one whole request. When it passes
 	// the connection is broken. Default: 10 s.
 	WriteTimeout time.Duration
-	// StallTimeout is how long the server may be silent while a call waits: a call that ends by its deadline after it
-	// has waited for so long, with nothing received in the meantime, takes the connection with it. Default: 30 s.
+	// StallTimeout is how long the server may be silent while calls wait, one or several one after the other: a call that
+	// ends without an answer when nothing was received for so long takes the connection with it. Default: 30 s.
 	StallTimeout time.Duration
 	// Observer is told of every call. Default: nobody.
 	Observer Observer

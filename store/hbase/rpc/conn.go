@@ -40,6 +40,7 @@ type Conn struct {
 	err    error      // why the connection is broken; nil while it works
 	lastID uint32
 	calls  map[uint32]*call // waiting for a response, whether written or not
+	asked  int64            // when the first call was queued since the last bytes came, on the clock of received
 	queue  []*call          // to be written
 }
 

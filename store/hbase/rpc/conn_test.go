@@ -340,6 +340,24 @@ func TestCall_SilentServerBreaksTheConnection(t *testing.T) {
 	}
 }
 
+// Nobody waits for the server as long as it may be silent, but one waits after the other.
+func TestCalls_ShorterThanTheSilenceBreakTheConnectionToo(t *testing.T) {
+	s := serve(t, nil, func(*peer, request) {})
+	c := s.dial(func(cfg *rpc.Config) { cfg.StallTimeout = 200 * time.Millisecond })
+	for range 1000 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err := text(ctx, c, "x")
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			if !strings.Contains(err.Error(), "silent") {
+				t.Errorf("got error %v", err)
+			}
+			return
+		}
+	}
+	t.Error("the connection is taken for a good one still")
+}
+
 func TestClose_FailsCallsInFlightAndWaits(t *testing.T) {
 	arrived := make(chan struct{})
 	s := serve(t, nil, func(*peer, request) { close(arrived) })
