@@ -92,7 +92,7 @@ type block struct {
 const maxOpen = 16 << 20
 
 // NewBatch begins a write to a table. It ends with ctx, or after Config.OperationTimeout.
-// Every batch has to be flushed.
+// Every batch has to be flushed, and Flush tells when there is no such table.
 func (c *Client) NewBatch(ctx context.Context, table string) (*Batch, error) {
 	if c.pool.life.Err() != nil {
 		return nil, &Error{Verb: "put", Table: table, Class: ErrClosed}

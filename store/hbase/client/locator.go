@@ -120,6 +120,11 @@ func (l *locator) want(t *table, row []byte, below bool) (*want, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := &want{row: bytes.Clone(row), below: below, old: t.known(row, below), done: make(chan struct{})}
+	if w.old != nil && !w.old.invalid.Load() { // a round has found it just now
+		w.region = w.old
+		close(w.done)
+		return w, true
+	}
 	if !t.running {
 		if !l.pool.begin(func() { l.run(t) }) {
 			return nil, false

@@ -61,8 +61,8 @@ type outcome struct {
 // received.
 //
 // The deadline, that of ctx or of the request, is sent along, so that the server drops what nobody waits for. A call
-// whose context or time ends is forgotten: it returns at once or, when it is just being written, within the
-// WriteTimeout; its late response is dropped.
+// whose context or time ends is forgotten: it returns at once or, when it is just being written, within a
+// second, after which the connection is broken; its late response is dropped.
 func (c *Conn) Call(ctx context.Context, req *Request) (*Response, error) {
 	start := time.Now()
 	size := length(req.Param) + length(req.Cells)
@@ -219,6 +219,10 @@ func (c *Conn) abandon(k *call, reason error) (response *Response, sent bool, er
 	return nil, sent, reason
 }
 
+// writeGrace bounds the wait for the end of a write by somebody whose context has ended. They cannot let go of the pieces
+// before, and the connection cannot do without them.
+const writeGrace = time.Second
+
 // settle waits until the writer has no use for the pieces of a call any more, and reports whether the server may have
 // the whole request.
 func (c *Conn) settle(k *call) (sent bool) {
@@ -229,7 +233,12 @@ func (c *Conn) settle(k *call) (sent bool) {
 	case writing:
 		k.written = make(chan struct{})
 		c.mu.Unlock()
-		<-k.written
+		select {
+		case <-k.written:
+		case <-time.After(writeGrace):
+			c.fail(fmt.Errorf("server has not taken a request for %v after the caller gave up", writeGrace))
+			<-k.written
+		}
 		c.mu.Lock()
 	}
 	defer c.mu.Unlock()

@@ -326,6 +326,22 @@ func TestCall_ServerThatStopsReadingBreaksTheConnection(t *testing.T) {
 	<-c.Done()
 }
 
+func TestCall_EndsWithItsContextWhileItIsWritten(t *testing.T) {
+	cfg := rpc.Config{Addr: clogged(t), Service: wire.ClientService, WriteTimeout: time.Hour}
+	c, err := rpc.Dial(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	large := rpc.Request{Method: "Multi", Param: [][]byte{make([]byte, 64<<20)}}
+	if _, err := c.Call(ctx, &large); !errors.Is(err, context.DeadlineExceeded) || rpc.Sent(err) {
+		t.Errorf("got %v, sent %v, want the end of the context, not sent", err, rpc.Sent(err))
+	}
+	<-c.Done()
+}
+
 func TestCall_SilentServerBreaksTheConnection(t *testing.T) {
 	s := serve(t, nil, func(*peer, request) {})
 	c := s.dial(func(cfg *rpc.Config) { cfg.StallTimeout = time.Millisecond })
