@@ -32,6 +32,7 @@ func TestHBaseFaults_NoAcknowledgedSampleIsLost(t *testing.T) {
 	f.step("restart ZooKeeper", f.restartZooKeeper)
 	f.down = true
 	f.step("kill a promtsd", f.killPromtsd)
+	f.step("restart a promtsd while there is no master", f.restartWithoutMaster)
 	f.step("freeze a promtsd until its journal is taken over", f.freezePromtsd)
 	f.down = false
 	f.step("freeze a region server for a moment", f.freezeForAMoment)
@@ -162,6 +163,15 @@ func (f *faults) killPromtsd(t *testing.T) {
 	f.promtsd[0].Kill()
 	f.goesOn(t)
 	f.promtsd[0].Restart()
+}
+
+// restartWithoutMaster is for one that finds all tables there, which nobody but the region servers has to tell it.
+func (f *faults) restartWithoutMaster(t *testing.T) {
+	f.cluster.Master().Kill()
+	f.promtsd[0].Kill()
+	f.promtsd[0].Restart()
+	f.goesOn(t)
+	f.cluster.Master().Restart()
 }
 
 // freezePromtsd lets the other one take the journal over. The first finds that out when it runs on.
