@@ -43,6 +43,7 @@ func TestTortureHistory_FindsWhatIsWrong(t *testing.T) {
 		{"loss with a warning", func(r *reading) { delete(r.series, `{__name__="b"}`); r.whole = false }, ""},
 		{"loss out of range", func(r *reading) { r.mint = 20; r.series = map[string][]reported{`{__name__="a"}`: {{20, 2}}} }, ""},
 		{"stale", func(r *reading) { r.series[`{__name__="a"}`][1].value = 1 }, "at 20: stale: 1, want"},
+		{"stale with a warning", func(r *reading) { r.series[`{__name__="a"}`][1].value = 1; r.whole = false }, ""},
 		{"never sent", func(r *reading) { r.series[`{__name__="a"}`][0].value = 9 }, "at 10: ghost: 9, which was never sent"},
 		{"of another time", func(r *reading) { r.series[`{__name__="a"}`][0].t = 11 }, "two"},
 		{"not sent yet", func(r *reading) { r.series[`{__name__="a"}`][1].value = 5 }, "at 20: ghost: 5, which was not sent yet"},

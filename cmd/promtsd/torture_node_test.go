@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -162,7 +163,8 @@ func (d *tortureNode) freeze() {
 	}
 }
 
-// terminate asks the node to end, and waits until it has. How it ended is the error; a node that is down has ended well.
+// terminate asks the node to end, and waits until it has. How it ended is the error; a node that is down has ended well,
+// and so has one that is killed meanwhile.
 func (d *tortureNode) terminate() error {
 	d.mu.Lock()
 	run := d.run
@@ -172,7 +174,11 @@ func (d *tortureNode) terminate() error {
 		return nil
 	}
 	run.Signal(syscall.SIGCONT)
-	return run.Stop(tortureGrace)
+	err := run.Stop(tortureGrace)
+	if _, ended := errors.AsType[*exec.ExitError](err); ended && run.Killed() {
+		return nil
+	}
+	return err
 }
 
 // inflict changes the node's torment, which counts some milliseconds later and in the lives to come.

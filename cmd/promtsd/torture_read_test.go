@@ -100,8 +100,8 @@ func (r *tortureReader) read(ctx context.Context, url string, how tortureAccess,
 	}
 	problems := r.history.check(question)
 	for _, p := range problems[:min(len(problems), 3)] {
-		r.problem("%s from %s of sender %d, era %d (%d of %d problems): %s",
-			how, r.node.name, g.sender, g.era, min(len(problems), 3), len(problems), p)
+		r.problem("%s from %s of sender %d, era %d (%d problems, answer %d to %d): %s",
+			how, r.node.name, g.sender, g.era, len(problems), question.begun, question.ended, p)
 	}
 	if !question.whole {
 		return errNotWhole

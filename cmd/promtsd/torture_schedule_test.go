@@ -161,8 +161,8 @@ func drawDisk(disk string, excuse excuse) func(*torture, *rand.Rand) fault {
 	}
 }
 
-// embeddedSurgeons are the faults of a promtsd on an embedded store.
-func embeddedSurgeons() []surgeon {
+// promtsdSurgeons are the faults of any promtsd.
+func promtsdSurgeons() []surgeon {
 	return []surgeon{
 		{"kill", 4, drawKill},
 		{"kill", 2, drawKillAgain},
@@ -171,9 +171,15 @@ func embeddedSurgeons() []surgeon {
 		{"step the clock of", 3, drawClock},
 		{"front of", 3, drawFront},
 		{"hanging senders at", 1, drawHangers},
+	}
+}
+
+// embeddedSurgeons are the faults of the disk below an embedded store.
+func embeddedSurgeons() []surgeon {
+	return []surgeon{
 		{"slow disk of", 2, drawDisk("slow", 0)},
-		{"hung disk of", notYet, drawDisk("hung", mayEnd|mayStall)},
-		{"full disk of", notYet, drawDisk("full", mayEnd|mayStall)},
+		{"hung disk of", 2, drawDisk("hung", mayEnd|mayStall)},
+		{"full disk of", 2, drawDisk("full", mayEnd|mayStall)},
 		{"failing syncs of", notYet, drawDisk("fails", mayEnd|mayStall)},
 	}
 }

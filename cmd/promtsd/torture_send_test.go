@@ -67,7 +67,7 @@ func (s *tortureSender) add(name string, n int) *chronicle {
 	}
 	switch n % 7 {
 	case 3:
-		ls = append(ls, prompb.Label{Name: "text", Value: strings.Repeat("длинный ", 40)})
+		ls = append(ls, prompb.Label{Name: "text", Value: strings.Repeat("ж ", 40)})
 	case 5:
 		for i := range 20 {
 			ls = append(ls, prompb.Label{Name: fmt.Sprintf("x%02d", i), Value: strconv.Itoa((n + i) % 3)})

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	tortureFor    = flag.Duration("torture.for", 25*time.Second, "how long each torture test goes on; above 8m give -timeout, too")
+	tortureFor    = flag.Duration("torture.for", 20*time.Second, "how long each torture test goes on; above 8m give -timeout, too")
 	tortureSeed   = flag.Uint64("torture.seed", 1, "seed of the schedule of a torture test")
 	tortureFaults = flag.String("torture.faults", "", "draw only faults whose names match this regular expression")
 )
@@ -48,6 +48,7 @@ type torture struct {
 	nodes    []*tortureNode
 	surgeons []surgeon
 	started  time.Time
+	settle   func() // waits until the store itself is well again; nil: it always is
 
 	senders []*tortureSender
 	enough  atomic.Bool
@@ -88,8 +89,8 @@ func (c *tortureCounts) String() string {
 
 // TestTorture_Embedded tortures one promtsd on an embedded store, whose disk loses at each kill what was not synced.
 func TestTorture_Embedded(t *testing.T) {
-	x := newTorture(t, embeddedSurgeons())
-	x.nodes = []*tortureNode{newTortureNode(t, 0, func(dir string) string { return "pebble:" + filepath.ToSlash(dir) }, tortureFlags(t.Name(), 0))}
+	x := newTorture(t, slices.Concat(promtsdSurgeons(), embeddedSurgeons()))
+	x.nodes = []*tortureNode{newTortureNode(t, 0, func(dir string) string { return "pebble:" + filepath.ToSlash(dir) }, tortureFlags(0))}
 	long := *tortureFor
 	if testing.Short() {
 		long = min(long, 5*time.Second)
@@ -98,13 +99,13 @@ func TestTorture_Embedded(t *testing.T) {
 }
 
 // tortureFlags draws the flags of each life of a node.
-func tortureFlags(test string, node int) func(life int) []string {
+func tortureFlags(node int) func(life int) []string {
 	return func(life int) []string {
 		random := rand.New(rand.NewPCG(*tortureSeed, uint64(node)<<32|uint64(life)))
 		pick := func(values ...string) string { return values[random.IntN(len(values))] }
 		return []string{
 			"--write.hold=" + pick("1s", "2s", "10s", "5m"),
-			"--write.lease=" + pick("1s", "2s", "5s", "15s"),
+			"--write.lease=" + pick("1s", "3s", "8s"),
 			"--write.max-memory=" + pick("2MiB", "64MiB"),
 			"--store.cache=16MiB",
 			"--web.drain-timeout=5s",
@@ -241,6 +242,10 @@ func (x *torture) round(name string, faults []fault) {
 		e.do()
 	}
 	x.aside.Wait()
+	if x.settle != nil {
+		x.settle()
+		t.Logf("%s: the store is well after %v", name, time.Since(begun).Round(10*time.Millisecond))
+	}
 	x.recover(name)
 	x.verdict()
 }

@@ -110,6 +110,9 @@ func (p *Process) MayEnd() {
 	p.s.run.mayEnd = true
 }
 
+// Ended reports whether the process is down: killed, stopped, or ended by itself.
+func (p *Process) Ended() bool { return p.s.run == nil || p.s.run.Ended() }
+
 // AwaitEnd returns when the process has ended by itself. It fails the test after three minutes.
 func (p *Process) AwaitEnd() {
 	p.t.Helper()
