@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,5 +109,17 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 	}
 	if got := get(peer.Path); got[:3] == "200" {
 		t.Errorf("at the end, peers are answered %q", got)
+	}
+}
+
+// TestServe_EndsWellWhenItIsStoppedDuringItsStart has the signal come before the settings are read.
+func TestServe_EndsWellWhenItIsStoppedDuringItsStart(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var log bytes.Buffer
+	err := execute(ctx, []string{"serve", "--store.url=pebble:" + t.TempDir(), "--web.listen-address=127.0.0.1:0"},
+		streams{strings.NewReader(""), io.Discard, &log})
+	if err != nil || !strings.Contains(log.String(), "stopped during the start") {
+		t.Errorf("got %v, want no error, and the log to say so:\n%s", err, &log)
 	}
 }

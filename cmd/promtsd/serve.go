@@ -153,6 +153,10 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	defer func() { err = errors.Join(err, st.Close()) }()
 
 	settings, err := f.adopt(ctx, logger, st)
+	if ctx.Err() != nil {
+		logger.Info("stopped during the start")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
