@@ -75,6 +75,7 @@ type Config struct {
 	Gatherer   prometheus.Gatherer   // what /metrics shows; required
 	Ready      func() error          // asked by /-/ready once the handler is ready; nil: it is
 	Starting   func() string         // asked by /-/ready before: what is being done; nil: nothing is said
+	Healthy    func() error          // asked by /-/healthy: why only a restart of the process helps; nil: it never does
 	Logger     *slog.Logger          // required
 	Now        func() time.Time      // for durations; nil: time.Now
 	Version    string                // for the index page

@@ -4,30 +4,39 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"strings"
 )
 
-// serveHealthy says that the process serves requests.
+// serveHealthy says whether the process serves requests, or has to be started again.
 func (h *Handler) serveHealthy(w http.ResponseWriter, _ *http.Request) {
+	if h.config.Healthy != nil {
+		if err := h.config.Healthy(); err != nil {
+			http.Error(w, "promtsd is not healthy: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
 	_, _ = fmt.Fprintln(w, "promtsd is healthy.")
 }
 
 // serveReady says whether writes and reads will be served, and why not.
 func (h *Handler) serveReady(w http.ResponseWriter, _ *http.Request) {
+	var why []string
 	if reason := h.notReady.Load(); reason != nil {
-		text := "promtsd is not ready: " + *reason
+		why = append(why, *reason)
 		if *reason == starting && h.config.Starting != nil {
 			if doing := h.config.Starting(); doing != "" {
-				text += ", " + doing
+				why = append(why, doing)
 			}
 		}
-		http.Error(w, text, http.StatusServiceUnavailable)
-		return
 	}
 	if h.config.Ready != nil {
 		if err := h.config.Ready(); err != nil {
-			http.Error(w, "promtsd is not ready: "+err.Error(), http.StatusServiceUnavailable)
-			return
+			why = append(why, err.Error())
 		}
+	}
+	if len(why) > 0 {
+		http.Error(w, "promtsd is not ready: "+strings.Join(why, ", "), http.StatusServiceUnavailable)
+		return
 	}
 	_, _ = fmt.Fprintln(w, "promtsd is ready.")
 }

@@ -17,10 +17,11 @@ import (
 
 func TestPages(t *testing.T) {
 	sick := errors.New("the lease is lost")
-	var health error
+	var health, broken error
 	s := newStartingServer(t, func(c *adapter.Config) {
 		c.Version = "1<2"
 		c.Ready = func() error { return health }
+		c.Healthy = func() error { return broken }
 	})
 	want := func(path string, wantCode int, parts ...string) {
 		t.Helper()
@@ -46,7 +47,10 @@ func TestPages(t *testing.T) {
 	want("/-/ready", 200, "ready")
 	health = sick
 	want("/-/ready", 503, "not ready: the lease is lost")
-	health = nil
+	want("/-/healthy", 200, "healthy")
+	broken = errors.New("the disk failed")
+	want("/-/healthy", 503, "not healthy: the disk failed")
+	health, broken = nil, nil
 	s.handler.Drain()
 	want("/-/ready", 503, "draining")
 	want("/-/healthy", 200, "healthy")

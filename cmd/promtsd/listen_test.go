@@ -29,12 +29,14 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 	begun, goOn, storing, stored := make(chan bool), make(chan bool), make(chan bool), make(chan bool)
 	systemd := false
 	file := ""
-	l := listener{
+	l := &listener{
 		web: &web.FlagConfig{
 			WebListenAddresses: &[]string{addr}, WebSystemdSocket: &systemd, WebConfigFile: &file,
 		},
-		logger: slog.New(slog.DiscardHandler), drain: time.Minute,
+		logger: slog.New(slog.DiscardHandler), drain: time.Minute, metrics: http.NotFoundHandler(),
 		connections: newConnections(100, nil, slog.New(slog.DiscardHandler)),
+	}
+	served := service{
 		public: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if refusing.Load() {
 				w.WriteHeader(http.StatusServiceUnavailable)
@@ -73,7 +75,16 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- l.run(ctx) }()
+	serving := l.listen(ctx)
+	l.waitFor("a test")
+	promtest.Until(t, "it listens before it serves", func(context.Context) error {
+		if got := get("/-/ready"); got != "503 promtsd is not ready: a test\n<nil>" {
+			return fmt.Errorf("/-/ready answers %s", got)
+		}
+		return nil
+	})
+	expect("before it serves", "/-/healthy", "200 promtsd is healthy.\n<nil>")
+	go func() { ended <- errors.Join(l.run(serving, served), l.close()) }()
 	promtest.Until(t, "it listens", func(context.Context) error {
 		if got := get("/"); got != "200 <nil>" || !started.Load() {
 			return fmt.Errorf("/ answers %s", got)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -96,15 +97,22 @@ func (f *storeFlags) place() (place, error) {
 
 // open opens the store; an embedded one is made if there is none. registerer may be nil.
 func (f *storeFlags) open(logger *slog.Logger, registerer prometheus.Registerer) (store.Store, error) {
+	return f.openReporting(context.Background(), logger, registerer, nil)
+}
+
+// openReporting is open, and tells why an embedded store waits, at its start or later; nil: it does not.
+func (f *storeFlags) openReporting(
+	ctx context.Context, logger *slog.Logger, registerer prometheus.Registerer, report func(error),
+) (store.Store, error) {
 	p, err := f.place()
 	if err != nil {
 		return nil, err
 	}
 	if p.dir != "" {
-		return pebble.Open(pebble.Config{
+		return pebble.OpenContext(ctx, pebble.Config{
 			Dir: p.dir, NoSync: !f.sync, CacheBytes: int64(f.cache), Registerer: registerer, Logger: logger,
 			Packing: pebble.Packing{Pack: pack.Append, Unpack: pack.Expand},
-			FS:      f.host.disk, Now: f.host.now,
+			FS:      f.host.disk, Now: f.host.now, Report: report,
 		})
 	}
 	config := hbase.Config{

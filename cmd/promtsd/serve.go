@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	commonmodel "github.com/prometheus/common/model"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
@@ -146,33 +147,66 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	registry.MustRegister(versioncollector.NewCollector("promtsd"), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	st, err := f.store.open(logger, registry)
-	if err != nil {
-		return err
+	l := &listener{
+		web: &f.web, logger: logger, drain: f.drain, connections: newConnections(f.conns, registry, logger),
+		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
+	ctx = l.listen(ctx)
+	defer func() { err = errors.Join(l.close(), err) }()
+	return f.serveStore(ctx, l, opened{logger: logger, registry: registry})
+}
 
-	settings, err := f.adopt(ctx, logger, st)
-	if ctx.Err() != nil {
-		logger.Info("stopped during the start")
+// serveStore opens the store and serves it until ctx ends, or the store fails.
+func (f *serveFlags) serveStore(ctx context.Context, l *listener, o opened) (err error) {
+	o.store, err = f.store.openReporting(ctx, o.logger, o.registry, func(why error) {
+		if why == nil {
+			why = errStarting
+		}
+		l.waitFor(why.Error())
+	})
+	switch {
+	case err != nil && ctx.Err() != nil: // it was told to stop, or cannot listen
+		o.logger.Info("stopped during the start")
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
-	return f.serveStore(ctx, opened{logger, registry, st, settings})
+	o.condition = conditionOf(o.store)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-o.condition.Failed():
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() { err = o.condition.end(errors.Join(err, o.store.Close())) }()
+	err = o.condition.persevere(ctx, o.logger, func() error {
+		o.settings, err = f.adopt(ctx, o.logger, o.store)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		o.logger.Info("stopped during the start")
+		return nil
+	case err != nil:
+		return err
+	}
+	return f.serveParts(ctx, l, o)
 }
 
 // opened is a store with what every part on it needs.
 type opened struct {
-	logger   *slog.Logger
-	registry *prometheus.Registry
-	store    store.Store
-	settings catalog.Settings
+	logger    *slog.Logger
+	registry  *prometheus.Registry
+	store     store.Store
+	condition condition
+	settings  catalog.Settings
 }
 
-// serveStore builds the parts bottom up, and serves until ctx ends.
-func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
+// serveParts builds the parts bottom up, and serves until ctx ends.
+func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err error) {
 	uids := uid.New(uid.Config{
 		Store: o.store, Table: o.settings.Tables.UID, Schema: o.settings.Schema, Names: o.settings.Names,
 		CacheEntries: f.cacheNames, Registerer: o.registry, Logger: o.logger,
@@ -181,7 +215,7 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	memory := f.memory(index.MemoryConfig{Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger})
 	appender, err := f.appender(ingest.Config{
 		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: f.store.host.now,
-		Apply: memory.Apply,
+		Apply: memory.Apply, Writable: o.condition.Writable,
 	})
 	if err != nil {
 		return err
@@ -197,7 +231,8 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 		Appender: appender, Querier: querier, NewFinder: appender.NewFinder,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
 		Read:  f.read, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
-		Ready: appender.Ready, Starting: appender.Replaying,
+		Healthy: o.condition.healthy,
+		Ready:   func() error { return cmp.Or(o.condition.Writable(), appender.Ready()) }, Starting: appender.Replaying,
 	})
 	if err != nil {
 		return err
@@ -224,18 +259,19 @@ func (f *serveFlags) serveStore(ctx context.Context, o opened) (err error) {
 	}
 	running.Go(func() { memory.Run(tasks) })
 	running.Go(func() { quarantine.Run(tasks) })
-	l := listener{
-		web: &f.web, logger: o.logger, drain: f.drain, connections: newConnections(f.conns, o.registry, o.logger),
+	return l.run(ctx, service{
 		public: public,
 		peers:  peer.Handler{Holder: appender, Writer: func() string { return appender.Writer().String() }},
-		start:  appender.Start, started: handler.SetReady, refuse: handler.Drain,
+		start: func(ctx context.Context) error {
+			return o.condition.persevere(ctx, o.logger, func() error { return appender.Start(ctx) })
+		},
+		started: handler.SetReady, refuse: handler.Drain,
 		finish: func(ctx context.Context) error {
 			stopTasks()
 			running.Wait()
 			return appender.Close(ctx)
 		},
-	}
-	return l.run(ctx)
+	})
 }
 
 // check refuses flags that cannot be, before a store is made.

@@ -48,6 +48,9 @@ type Config struct {
 	// into them; nil: the store's.
 	Apply func(context.Context, *store.Batch) error
 
+	// Writable says why new data should not be written at present; nil: it may always be.
+	Writable func() error
+
 	Alone bool // no other process can have the store open
 }
 
@@ -98,6 +101,11 @@ func New(c Config) *Appender {
 //
 // Of req nothing is changed but what LabelsOf changes, and nothing is kept.
 func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
+	if a.Writable != nil {
+		if err := a.Writable(); err != nil {
+			return mapping.WriteResult{}, err
+		}
+	}
 	j := a.jobs.Get().(*job)
 	defer func() {
 		j.reset()

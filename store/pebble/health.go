@@ -137,18 +137,21 @@ func (h *health) writable() error {
 // blocked is why writes are refused, nil if they are not. They all are, whatever tree cannot go on, since the trees share
 // the disk. The caller holds mu.
 func (h *health) blocked() error {
-	switch {
-	case h.fulls > 0:
-		return fmt.Errorf("%w: the disk is full, and writes are refused until there is room: %w", store.ErrUnavailable, h.full)
-	case h.hung != nil:
-		return h.hung
+	if h.fulls > 0 {
+		return errFull(h.full)
 	}
 	for _, t := range h.trees {
-		if t.stalled != nil {
-			return fmt.Errorf("%w: cannot write tables to disk (is it full?), trying again: %w", store.ErrUnavailable, t.stalled)
+		if isFull(t.stalled) {
+			return errFull(t.stalled)
+		} else if t.stalled != nil {
+			return fmt.Errorf("%w: tables cannot be written, which is tried again: %w", store.ErrUnavailable, t.stalled)
 		}
 	}
-	return nil
+	return h.hung
+}
+
+func errFull(cause error) error {
+	return fmt.Errorf("%w: the disk is full, and writes are refused until there is room: %w", store.ErrUnavailable, cause)
 }
 
 // stalling is closed when writes begin to be refused, so that those under way give up.

@@ -104,9 +104,13 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	select {
 	case err = <-opened:
 	case <-ctx.Done():
-		err = ctx.Err()
-		if why := s.health.check(); why != nil {
-			err = fmt.Errorf("%w: %w", err, why)
+		select {
+		case err = <-opened:
+		case <-time.After(blockedGrace):
+			err = ctx.Err()
+			if why := s.health.check(); why != nil {
+				err = fmt.Errorf("%w: %w", err, why)
+			}
 		}
 	}
 	if err != nil {
