@@ -2,42 +2,38 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
-	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/retention"
-	"github.com/promtsd/promtsd/store"
 )
 
 // dropEvery is how often old samples are looked for. They are dropped by the hour.
 const dropEvery = 10 * time.Minute
 
-// dropOld drops what is older than keep, now and then, until ctx ends.
-func dropOld(
-	ctx context.Context, logger *slog.Logger, st store.Store, settings catalog.Settings, memory *index.Memory, keep time.Duration,
-) {
+// dropper drops samples that have been kept for long enough, see retention.Before.
+type dropper struct {
+	opened
+	memory *index.Memory
+	keep   time.Duration
+	now    func() time.Time
+}
+
+// run drops them now and then, until ctx ends.
+func (d dropper) run(ctx context.Context) {
 	tick := time.NewTicker(dropEvery)
 	defer tick.Stop()
 	for {
 		begin := time.Now()
-		before := begin.Add(-keep)
-		ranges, err := retention.Drop(ctx, st, settings, before.UnixMilli())
-		if err == nil {
-			err = retention.DropDays(ctx, st, settings, before.UnixMilli())
-		}
-		if err == nil {
-			memory.Forget(index.DayOf(before.UnixMilli()))
-		}
+		before, ranges, err := d.drop(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			logger.Error("samples beyond the retention not dropped; trying again", "err", err, "in", dropEvery)
+			d.logger.Error("samples beyond the retention not dropped; trying again", "err", err, "in", dropEvery)
 		case ranges > 0:
-			logger.Info("dropped samples beyond the retention", "before", before.UTC().Format(time.RFC3339), "ranges", ranges,
-				"elapsed", time.Since(begin).Round(time.Millisecond))
+			d.logger.Info("dropped samples beyond the retention", "before", time.UnixMilli(before).UTC().Format(time.RFC3339),
+				"ranges", ranges, "elapsed", time.Since(begin).Round(time.Millisecond))
 		}
 		select {
 		case <-ctx.Done():
@@ -45,4 +41,18 @@ func dropOld(
 		case <-tick.C:
 		}
 	}
+}
+
+// drop drops what is too old now.
+func (d dropper) drop(ctx context.Context) (before int64, ranges int, err error) {
+	if before, err = retention.Before(ctx, d.store, d.settings, d.now().UnixMilli(), d.keep); err != nil || before == 0 {
+		return 0, 0, err
+	}
+	if ranges, err = retention.Drop(ctx, d.store, d.settings, before); err != nil {
+		return before, ranges, err
+	}
+	if err = retention.DropDays(ctx, d.store, d.settings, before); err == nil {
+		d.memory.Forget(index.DayOf(before))
+	}
+	return before, ranges, err
 }

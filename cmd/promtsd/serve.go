@@ -95,8 +95,8 @@ func addServe(app *kingpin.Application) (string, command) {
 		Default("10m").DurationVar(&f.limits.Future)
 	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
 		"who share the tables with OpenTSDB, whose queries fail on them.").Default("true").BoolVar(&f.infinities)
-	cmd.Flag("retention", "How long the embedded store keeps samples and exemplars, by their own times, such as 400d; 0 is for ever. On HBase "+
-		"init sets it, as the TTL of tables.").Default("0s").SetValue(&f.retention)
+	cmd.Flag("retention", "How long the embedded store keeps samples and exemplars, such as 400d, counted back from the newest by their own "+
+		"times; 0 is for ever. On HBase init sets it, as the TTL of tables.").Default("0s").SetValue(&f.retention)
 	cmd.Flag("write.hold", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
 		"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
 	cmd.Flag("write.max-memory", "Memory of samples that wait, and of what finds them. From half of it on they are stored early; beyond it requests "+
@@ -255,7 +255,7 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	tasks, stopTasks := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	if f.retention > 0 {
-		running.Go(func() { dropOld(tasks, o.logger, o.store, o.settings, memory, time.Duration(f.retention)) })
+		running.Go(func() { dropper{o, memory, time.Duration(f.retention), f.store.host.now}.run(tasks) })
 	}
 	running.Go(func() { memory.Run(tasks) })
 	running.Go(func() { quarantine.Run(tasks) })
