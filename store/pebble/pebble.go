@@ -262,10 +262,8 @@ func (s *Store) Writable() error { return s.health.writable() }
 func (s *Store) Failed() <-chan struct{} { return s.health.failed }
 
 const (
-	closeWait     = 30 * time.Second // for calls under way, flushes and compactions
-	blockedGrace  = time.Second      // the same where the disk takes no writes
-	closeTooLate  = "calls, flushes or compactions under way did not end in time"
-	closeNoWrites = "the disk takes no writes"
+	closeWait    = 30 * time.Second // for calls under way, flushes and compactions
+	blockedGrace = time.Second      // the same where the disk takes no writes
 )
 
 // Close implements store.Store. It does not wait long for a disk that takes no writes, and leaves the store of such a
@@ -300,8 +298,7 @@ func (s *Store) close() error {
 }
 
 func (s *Store) awaitClose(closed <-chan error) error {
-	late, why := time.After(closeWait), closeTooLate
-	stalling := s.health.stalling()
+	late, stalling := time.After(closeWait), s.health.stalling()
 	for {
 		select {
 		case err := <-closed:
@@ -309,11 +306,11 @@ func (s *Store) awaitClose(closed <-chan error) error {
 		case <-s.health.failed:
 			return s.health.failure()
 		case <-stalling:
-			stalling, late, why = nil, time.After(blockedGrace), closeNoWrites
+			late, stalling = time.After(blockedGrace), nil
 		case <-late:
-			cause := errors.New("gave up: " + why)
-			if err := s.health.check(); err != nil {
-				cause = fmt.Errorf("gave up: %w", err)
+			cause := s.health.check()
+			if cause == nil {
+				cause = errors.New("what was under way did not end in time")
 			}
 			s.health.fail(cause)
 			return cause
