@@ -88,8 +88,8 @@ func (b bodyReader) read(ctx context.Context, buf []byte, r *http.Request) ([]by
 // between here and the sender has cut may come whole.
 func replyToReadError(ctx context.Context, err error) *reply {
 	err = fmt.Errorf("read body: %w", err)
-	timeout := net.Error(nil)
-	if ctx.Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &timeout) && timeout.Timeout() {
+	network := net.Error(nil)
+	if ctx.Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) {
 		return &reply{code: http.StatusServiceUnavailable, text: err.Error(), outcome: canceled}
 	}
 	return &reply{code: http.StatusBadRequest, text: err.Error()}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -270,9 +271,13 @@ func (s *server) clientConfig(t testing.TB, path string) *remote.ClientConfig {
 	}
 }
 
-// post sends a body and returns the status, the headers and the text of the answer.
+// post sends a body, of 1.0 if the headers do not say otherwise, and returns the status, the headers and the text of the
+// answer.
 func (s *server) post(t testing.TB, path string, body []byte, headers ...string) (int, http.Header, string) {
 	t.Helper()
+	if !slices.Contains(headers, "Content-Type") {
+		headers = append([]string{"Content-Type", typeV1}, headers...)
+	}
 	return s.send(t, http.MethodPost, path, body, headers...)
 }
 

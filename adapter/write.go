@@ -75,11 +75,9 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeVersion tells the message by the media type. Its parameter proto decides, not the version header.
+// writeVersion tells the message by the media type, which senders must give. Its parameter proto decides, not the version
+// header.
 func writeVersion(contentType string) (string, *reply) {
-	if contentType == "" {
-		return version1, nil
-	}
 	mediaType, params, err := mime.ParseMediaType(contentType)
 	if err == nil && mediaType == "application/x-protobuf" {
 		switch params["proto"] {

@@ -272,6 +272,7 @@ func TestWrite_CanceledIsNoServerError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Content-Type", typeV1)
 	var done sync.WaitGroup
 	done.Go(func() {
 		if response, err := s.Client().Do(r); err == nil {

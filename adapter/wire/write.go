@@ -74,7 +74,7 @@ func (c *Counts) refuse(samples int, example func() error) {
 //
 // req is reset first; its label bytes point into body where they stand there in one piece, and its histograms do. Series
 // without samples, histograms and exemplars are left out. The order of series and samples is that of the body. An error is
-// ErrMalformed or ErrTooLarge, and then req is of no use.
+// ErrMalformed, also for a body of 2.0, or ErrTooLarge, and then req is of no use.
 func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
 	req.Reset()
 	if d.Finder != nil {
@@ -82,6 +82,7 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 		req.Finder = d.Finder
 	}
 	var c Counts
+	ours, theirs := false, false // there are fields of 1.0, of 2.0
 	for i := 0; i < len(body); {
 		num, typ, next := tag(body, i)
 		if next < 0 {
@@ -91,9 +92,11 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 			if next = skip(body, next, typ); next < 0 {
 				return c, malformed(i, "unknown field")
 			}
+			theirs = theirs || num == 4 || num == 5
 			i = next
 			continue
 		}
+		ours = true
 		from, to := field(body, next)
 		if typ != typeBytes || from < 0 {
 			return c, malformed(i, "time series or metadata")
@@ -108,6 +111,10 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 			return c, err
 		}
 		i = to
+	}
+	if theirs && !ours {
+		return c, fmt.Errorf("%w: it was announced as prometheus.WriteRequest (1.0), and is an io.prometheus.write.v2.Request (2.0)",
+			ErrMalformed)
 	}
 	return c, nil
 }

@@ -47,6 +47,7 @@ func (d *Decoder) DecodeV2(body []byte, req *mapping.WriteRequest) (Counts, erro
 // refer to them.
 func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 	d.symbols, d.longest, d.labelBytes, d.counted = d.symbols[:0], 0, 0, false
+	ours, theirs := false, false // there are fields of 2.0, of 1.0
 	for i := 0; i < len(body); {
 		num, typ, next := tag(body, i)
 		if next < 0 {
@@ -56,9 +57,11 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 			if next = skip(body, next, typ); next < 0 {
 				return malformed(i, "unknown field")
 			}
+			theirs = theirs || num == 1 || num == 3
 			i = next
 			continue
 		}
+		ours = true
 		from, to := field(body, next)
 		if typ != typeBytes || from < 0 {
 			return malformed(i, "symbol or time series")
@@ -77,6 +80,10 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 			}
 		}
 		i = to
+	}
+	if theirs && !ours {
+		return fmt.Errorf("%w: it was announced as io.prometheus.write.v2.Request (2.0), and is a prometheus.WriteRequest (1.0)",
+			ErrMalformed)
 	}
 	req.Symbols = d.symbols
 	return nil

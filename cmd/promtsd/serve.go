@@ -45,6 +45,7 @@ type serveFlags struct {
 	drain     time.Duration
 	conns     int
 	internal  string
+	origins   []string
 	retention commonmodel.Duration
 
 	maxBody, maxInFlight units.Base2Bytes
@@ -77,6 +78,9 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("web.internal-url", "Where other promtsd on the same HBase reach this one, such as http://10.0.0.7:9201, to ask "+
 		"for samples that it still holds. The default is this host's name and the port of --web.listen-address.").
 		PlaceHolder("URL").StringVar(&f.internal)
+	cmd.Flag("web.trusted-origin", "Origin, such as https://ops.example, whose pages may have a browser write and read by the "+
+		"remote protocols; may be given more than once. Without, only pages of this host may. For queries see --web.cors.origin.").
+		PlaceHolder("ORIGIN").StringsVar(&f.origins)
 	cmd.Flag("web.max-connections", "Connections at a time. Past it one that is idle is closed for one that comes, or that one "+
 		"if none is.").Default("2048").IntVar(&f.conns)
 	cmd.Flag("web.drain-timeout", "How long requests under way may take to finish after SIGTERM, and then the "+
@@ -246,8 +250,15 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	public.Handle(api.Prefix, handler.WhenReady(handler.Buffer(promql)))
 	public.Handle("GET /federate", handler.WhenReady(http.HandlerFunc(promql.Federate)))
 	public.HandleFunc("GET /version", promql.Version)
+	protect, err := f.protect()
+	if err != nil {
+		return err
+	}
 	for _, path := range adapter.RemotePaths {
-		public.Handle(path, handler)
+		public.Handle(path, protect.Handler(handler))
+	}
+	for _, path := range []string{"otlp/", "admin/"} {
+		public.Handle(api.Prefix+path, protect.Handler(handler.WhenReady(handler.Buffer(promql))))
 	}
 	public.Handle("/", handler)
 	public.Handle("GET "+explainPath, handler.WhenReady(explainHandler{querier, f.promql.parser()}))
@@ -272,6 +283,17 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 			return appender.Close(ctx)
 		},
 	})
+}
+
+// protect refuses what pages of other origins have a browser send.
+func (f *serveFlags) protect() (*http.CrossOriginProtection, error) {
+	p := http.NewCrossOriginProtection()
+	for _, origin := range f.origins {
+		if err := p.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("--web.trusted-origin=%s: %w", origin, err)
+		}
+	}
+	return p, nil
 }
 
 // check refuses flags that cannot be, before a store is made.
