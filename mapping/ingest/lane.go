@@ -15,6 +15,8 @@ import (
 const (
 	unsaltedLanes = 4
 	maxLanes      = 16
+
+	failureEvery = 10 * time.Second // how often a lane tells that its flushes fail, which it tries many times a second
 )
 
 func lanesOf(s mapping.Schema) int {
@@ -41,6 +43,7 @@ func (a *Appender) flushInTurn(ctx context.Context, lane int) {
 	timer := time.NewTimer(turn * time.Duration(lane+1))
 	defer timer.Stop()
 	round := buckets / a.lanes
+	failures, told := 0, time.Time{}
 	for next, hurried := lane, 0; ; next = (next + a.lanes) % (round * a.lanes) {
 		if !a.short() {
 			hurried = 0
@@ -63,8 +66,16 @@ func (a *Appender) flushInTurn(ctx context.Context, lane int) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := f.flush(ctx, &a.buckets[next]); err != nil && ctx.Err() == nil {
-			a.Logger.Warn("samples not flushed; they stay in the journal and are tried again", "err", err)
+		switch err := f.flush(ctx, &a.buckets[next]); {
+		case ctx.Err() != nil:
+		case err == nil && failures > 0:
+			a.Logger.Info("samples are flushed again", "failures", failures)
+			failures, told = 0, time.Time{}
+		case err != nil:
+			if failures++; time.Since(told) > failureEvery {
+				told = time.Now()
+				a.Logger.Warn("samples not flushed; they stay in the journal and are tried again", "failures", failures, "err", err)
+			}
 		}
 	}
 }

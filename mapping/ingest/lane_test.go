@@ -3,6 +3,10 @@ package ingest_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,4 +110,76 @@ func TestFlush_SlowRegionDelaysOnlyItsRows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sickStore is a store whose data table takes nothing while it is sick.
+type sickStore struct {
+	store.Store
+	sick   atomic.Bool
+	failed atomic.Int64 // batches
+}
+
+func (s *sickStore) Apply(ctx context.Context, b *store.Batch) error {
+	if s.sick.Load() && b.Len() > 0 && b.At(0).Table == "tsdb" {
+		s.failed.Add(1)
+		return fmt.Errorf("%w: it is sick", store.ErrUnavailable)
+	}
+	return s.Store.Apply(ctx, b)
+}
+
+// A store that is away for an hour must not fill the log: flushes are tried many times a second.
+func TestFlush_TellsRarelyThatItFails(t *testing.T) {
+	st := &sickStore{Store: storetest.NewMem()}
+	var log lines
+	db := open(t, st, nil, func(c *ingest.Config) {
+		journalRoad(c)
+		c.Hold.Time = 100 * time.Millisecond
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	if err := db.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st.sick.Store(true)
+	var req mapping.WriteRequest
+	for i := range 500 {
+		add(&req, raw("__name__", "m", "s", fmt.Sprint(i)), sample(now, float64(i)))
+	}
+	if _, err := db.Append(t.Context(), &req); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not within a minute; log:\n%s", what, log.String())
+			}
+		}
+	}
+	begin := time.Now()
+	await("300 flushes fail", func() bool { return st.failed.Load() >= 300 })
+	const lanes = 4
+	allowed := lanes * (1 + int(time.Since(begin)/(10*time.Second)))
+	if n := strings.Count(log.String(), "samples not flushed"); n == 0 || n > allowed {
+		t.Errorf("it was told %d times, at most %d are allowed:\n%s", n, allowed, log.String())
+	}
+	st.sick.Store(false)
+	await("it is told that the store is well", func() bool { return strings.Contains(log.String(), "samples are flushed again") })
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
