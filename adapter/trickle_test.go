@@ -21,10 +21,20 @@ func trickle(t *testing.T, s *server, path string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx", path); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: 1000000\r\n\r\nx", path, typeV1); err != nil {
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// awaitInFlight returns when so many bytes of requests under way are counted.
+func (s *server) awaitInFlight(t *testing.T, bytes float64) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); s.metric(t, "promtsd_write_in_flight_bytes") < bytes; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%v bytes are counted after a minute, want %v", s.metric(t, "promtsd_write_in_flight_bytes"), bytes)
+		}
+	}
 }
 
 func memory() float64 {
@@ -45,9 +55,7 @@ func TestWrite_BodiesThatTrickleAreCounted(t *testing.T) {
 		trickle(t, s, "/api/v1/write")
 	}
 	counted := func() float64 { return s.metric(t, "promtsd_write_in_flight_bytes") }
-	for counted() < connections*20<<10 {
-		time.Sleep(time.Millisecond)
-	}
+	s.awaitInFlight(t, connections*20<<10)
 	used := memory() - before
 	t.Logf("%d connections take %.0f bytes, counted are %.0f", connections, used, counted())
 	if used > 1.5*counted() {
@@ -75,9 +83,7 @@ func TestRead_BodiesThatTrickleHaveNoTurn(t *testing.T) {
 	for range 10 {
 		trickle(t, s, "/api/v1/read")
 	}
-	for s.metric(t, "promtsd_write_in_flight_bytes") < 10*8<<10 {
-		time.Sleep(time.Millisecond)
-	}
+	s.awaitInFlight(t, 10*8<<10)
 	if got, err := s.read(t, formSamples, all()); err != nil || len(got) != 1 {
 		t.Errorf("got %q, error %v", got, err)
 	}
