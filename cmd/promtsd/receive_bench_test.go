@@ -174,12 +174,20 @@ func BenchmarkRest(b *testing.B) {
 	}
 }
 
-// BenchmarkRecover kills promtsd and Prometheus after an hour of 10,000 series, and finds how long they take to be
+// BenchmarkRecover kills promtsd and Prometheus after an hour of 10,000 series, or nine samples of a million, and finds how long they take to be
 // ready again, with all that they had acknowledged.
 //
 //	go test ./cmd/promtsd -run '^$' -bench Recover -benchtime 1x
 func BenchmarkRecover(b *testing.B) {
-	load := newBenchLoad(b, messageV2, 10_000, 240)
+	for _, shape := range []struct {
+		name            string
+		series, samples int
+	}{{"10k_series", 10_000, 240}, {"1M_series", 1_000_000, 9}} {
+		b.Run(shape.name, func(b *testing.B) { benchRecover(b, newBenchLoad(b, messageV2, shape.series, shape.samples)) })
+	}
+}
+
+func benchRecover(b *testing.B, load benchLoad) {
 	for _, r := range receivers() {
 		b.Run(r.name, func(b *testing.B) {
 			for range b.N {
