@@ -24,10 +24,6 @@ const (
 	mayStall                    // a promtsd may not end in time when it is asked to, or not well
 )
 
-// notYet is the weight of faults that promtsd does not survive yet: they are drawn only where -torture.faults asks for
-// them.
-const notYet = 0
-
 // surgeon draws faults of one kind.
 type surgeon struct {
 	name   string
@@ -180,6 +176,6 @@ func embeddedSurgeons() []surgeon {
 		{"slow disk of", 2, drawDisk("slow", 0)},
 		{"hung disk of", 2, drawDisk("hung", mayEnd|mayStall)},
 		{"full disk of", 2, drawDisk("full", mayEnd|mayStall)},
-		{"failing syncs of", notYet, drawDisk("fails", mayEnd|mayStall)},
+		{"failing syncs of", 2, drawDisk("fails", mayEnd|mayStall)},
 	}
 }
