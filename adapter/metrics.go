@@ -2,6 +2,8 @@ package adapter
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtsd/promtsd/mapping"
 )
 
 // metrics of the handlers. The labels are bounded: version is 1.0, 2.0 or unknown; form is samples, streamed_xor_chunks
@@ -78,6 +80,9 @@ func newMetrics(reg prometheus.Registerer, inFlight *budget, reads chan struct{}
 		readBytes:   counter("read_sent_bytes_total", "Bytes of answers to remote reads."),
 	}
 	all = append(all, m.readWaiting)
+	for _, reason := range mapping.SampleReasons { // a rate needs a 0 before the first
+		m.writeRefused.WithLabelValues(string(reason))
+	}
 	gauge("write_in_flight_bytes", "Memory held by the requests under way, remote writes above all.",
 		func() float64 { return float64(inFlight.bytes()) })
 	gauge("read_running_requests", "Remote-read requests that run.", func() float64 { return float64(len(reads)) })

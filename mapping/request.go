@@ -201,6 +201,12 @@ const (
 	ReasonMalformed     Reason = "malformed_series" // a series that contradicts the protocol
 )
 
+// SampleReasons are all reasons for which samples and native histograms are refused.
+var SampleReasons = []Reason{
+	ReasonInvalidLabels, ReasonLabelLimit, ReasonTimestamp, ReasonInfinity, ReasonUIDsExhausted, ReasonUIDDamaged, ReasonHistogram,
+	ReasonMalformed,
+}
+
 // WriteResult says what became of a WriteRequest.
 type WriteResult struct {
 	Written    int            // samples that are stored now, exact repeats included

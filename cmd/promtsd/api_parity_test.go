@@ -57,7 +57,7 @@ PUT /api/v1/query
 
 // TestAPI_AnswersAsPrometheusDoes makes calls of promtsd and of a real Prometheus that was sent the same samples.
 func TestAPI_AnswersAsPrometheusDoes(t *testing.T) {
-	promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{})
+	promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{"--web.trusted-origin=http://elsewhere.example"}})
 	prometheus := promtest.Start(t, promtest.Config{Args: []string{
 		"--web.enable-remote-write-receiver", "--enable-feature=exemplar-storage",
 	}})

@@ -38,12 +38,19 @@ func MetaTableRange(table TableName) (start, stop []byte) {
 // from start down to stop, both inclusive.
 func MetaLookup(table TableName, row []byte) (start, stop []byte) {
 	text := table.String()
+	row = cutForMeta(text, row)
 	start = make([]byte, 0, len(text)+len(row)+3)
 	start = append(start, text...)
 	start = append(start, ',')
 	start = append(start, row...)
 	start = append(start, ",:"...) // ':' is above every digit of an id
 	return start, []byte(text + ",,")
+}
+
+// cutForMeta cuts a row to the length at which a bound made of it is as long as a row of hbase:meta may be. A region cannot
+// start with so many bytes, as its own row there has an id behind them: so none starts between the row and what is left of it.
+func cutForMeta(table string, row []byte) []byte {
+	return row[:min(len(row), MaxRow-len(table)-len(",,:"))]
 }
 
 // MetaBefore gives the start of a reversed scan of hbase:meta, inclusive, whose first row is the region of table that
@@ -54,8 +61,9 @@ func MetaBefore(table TableName, row []byte) (start []byte) {
 		_, start = MetaTableRange(table)
 		return start
 	}
-	start = append([]byte(table.String()), ',')
-	return append(append(start, row...), ',')
+	text := table.String()
+	start = append([]byte(text), ',')
+	return append(append(start, cutForMeta(text, row)...), ',')
 }
 
 // protobufMagic stands before the messages HBase stores in cells and in ZooKeeper.
