@@ -14,6 +14,10 @@ import (
 // ErrMalformed marks a body that is not what it was announced to be. Sending it again cannot help.
 var ErrMalformed = errors.New("malformed body")
 
+// ErrOtherVersion marks a body of remote write in which all fields are those of the other version's message. It is an
+// ErrMalformed.
+var ErrOtherVersion = fmt.Errorf("%w: it is a message of another version than was announced", ErrMalformed)
+
 // ErrTooLarge marks a body, or an answer, that would need more memory than a limit allows; the text names both.
 var ErrTooLarge = errors.New("too large")
 

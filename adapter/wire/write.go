@@ -113,8 +113,7 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 		i = to
 	}
 	if theirs && !ours {
-		return c, fmt.Errorf("%w: it was announced as prometheus.WriteRequest (1.0), and is an io.prometheus.write.v2.Request (2.0)",
-			ErrMalformed)
+		return c, fmt.Errorf("%w: io.prometheus.write.v2.Request (2.0), not prometheus.WriteRequest (1.0)", ErrOtherVersion)
 	}
 	return c, nil
 }

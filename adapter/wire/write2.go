@@ -82,8 +82,7 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 		i = to
 	}
 	if theirs && !ours {
-		return fmt.Errorf("%w: it was announced as io.prometheus.write.v2.Request (2.0), and is a prometheus.WriteRequest (1.0)",
-			ErrMalformed)
+		return fmt.Errorf("%w: prometheus.WriteRequest (1.0), not io.prometheus.write.v2.Request (2.0)", ErrOtherVersion)
 	}
 	req.Symbols = d.symbols
 	return nil
