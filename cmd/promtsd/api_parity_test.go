@@ -1,12 +1,9 @@
 package main
 
 import (
-	"net/http"
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 )
 
 // parityCalls are calls that promtsd has to answer as a Prometheus does that has the same samples: status, content type, the
@@ -57,16 +54,7 @@ PUT /api/v1/query
 
 // TestAPI_AnswersAsPrometheusDoes makes calls of promtsd and of a real Prometheus that was sent the same samples.
 func TestAPI_AnswersAsPrometheusDoes(t *testing.T) {
-	promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{"--web.trusted-origin=http://elsewhere.example"}})
-	prometheus := promtest.Start(t, promtest.Config{Args: []string{
-		"--web.enable-remote-write-receiver", "--enable-feature=exemplar-storage",
-	}})
-	for _, url := range []string{promtsd.URL(), prometheus.URL()} {
-		res, err := postWrite(t.Context(), http.DefaultClient, url, messageV2, grafanaData())
-		if err != nil || res.StatusCode/100 != 2 {
-			t.Fatalf("write to %s: %v, %v", url, res, err)
-		}
-	}
+	promtsd, prometheus := startBoth(t, "--web.trusted-origin=http://elsewhere.example")
 	for line := range strings.SplitSeq(strings.TrimSpace(parityCalls), "\n") {
 		got, want := grafanaCall(t, promtsd.URL(), line), grafanaCall(t, prometheus.URL(), line)
 		if !reflect.DeepEqual(got, want) {

@@ -34,16 +34,7 @@ const (
 // TestGrafana makes the calls that Grafana's Prometheus data source was recorded to make, of promtsd and of a real
 // Prometheus that was sent the same samples: both have to answer the same.
 func TestGrafana(t *testing.T) {
-	promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{})
-	prometheus := promtest.Start(t, promtest.Config{Args: []string{
-		"--web.enable-remote-write-receiver", "--enable-feature=exemplar-storage",
-	}})
-	for _, url := range []string{promtsd.URL(), prometheus.URL()} {
-		res, err := postWrite(t.Context(), http.DefaultClient, url, messageV2, grafanaData())
-		if err != nil || res.StatusCode/100 != 2 {
-			t.Fatalf("write to %s: %v, %v", url, res, err)
-		}
-	}
+	promtsd, prometheus := startBoth(t)
 	file := filepath.Join(grafanaDir, "calls.txt")
 	if os.Getenv(grafanaRecord) != "" {
 		recordGrafana(t, promtsd.URL(), file, filepath.Join(grafanaDir, "grafana.png"))
@@ -68,6 +59,22 @@ func TestGrafana(t *testing.T) {
 	if made < 50 {
 		t.Errorf("%d calls were made", made)
 	}
+}
+
+// startBoth starts promtsd, and a Prometheus that is sent the same samples: those of grafanaData.
+func startBoth(t *testing.T, args ...string) (promtsd *promtest.Process, prometheus *promtest.Server) {
+	t.Helper()
+	promtsd = promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: args})
+	prometheus = promtest.Start(t, promtest.Config{Args: []string{
+		"--web.enable-remote-write-receiver", "--enable-feature=exemplar-storage",
+	}})
+	for _, url := range []string{promtsd.URL(), prometheus.URL()} {
+		res, err := postWrite(t.Context(), http.DefaultClient, url, messageV2, grafanaData())
+		if err != nil || res.StatusCode/100 != 2 {
+			t.Fatalf("write to %s: %v, %v", url, res, err)
+		}
+	}
+	return promtsd, prometheus
 }
 
 // grafanaAnswer is an answer as far as promtsd's and Prometheus's have to be equal.
