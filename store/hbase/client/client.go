@@ -36,7 +36,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.Logger.Info("looking for HBase", "masters", cfg.Masters)
 	} else {
 		cfg.Logger.Info("looking for HBase", "zookeeper", cfg.ZooKeeper, "znode", cfg.ZNode)
-		c.reg = &zkRegistry{quorum: cfg.ZooKeeper, base: cfg.ZNode}
+		c.reg = newZKRegistry(&c.cfg)
 	}
 	c.locator = newLocator(&c.cfg, c.reg, c.pool)
 	return c, nil

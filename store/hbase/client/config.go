@@ -31,7 +31,7 @@ type Config struct {
 	Auth rpc.Authenticator
 	// Compression is that of cells on the wire. Default: none.
 	Compression wire.Compression
-	// Dial opens TCP connections to HBase's servers. Default: a net.Dialer with keepalive.
+	// Dial opens TCP connections to HBase's servers and to ZooKeeper. Default: a net.Dialer with keepalive.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// OperationTimeout bounds a verb, all its attempts together; the verb's context may end it before. Default: 2

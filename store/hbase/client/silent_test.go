@@ -139,6 +139,25 @@ func TestRegistry_PassesOverASilentServer(t *testing.T) {
 	}
 }
 
+// ZooKeeper is dialled as HBase's servers are: what stands between promtsd and them for its sake stands before it, too.
+func TestRegistry_DialsZooKeeperAsItIsTold(t *testing.T) {
+	var cluster atomic.Pointer[fake]
+	addr := listen(t, zooKeeper(t, &cluster))
+	f, c := startFake(t, 1, func(cfg *client.Config) {
+		cfg.Masters, cfg.ZooKeeper = nil, []string{"behind.invalid:2181"}
+		cfg.Dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+			if to == "behind.invalid:2181" {
+				to = addr
+			}
+			return new(net.Dialer).DialContext(ctx, network, to)
+		}
+	})
+	cluster.Store(f)
+	if _, err := c.Regions(t.Context(), "t"); err != nil {
+		t.Error(err)
+	}
+}
+
 func inFront(first bool, a, b string) []string {
 	if first {
 		return []string{a, b}

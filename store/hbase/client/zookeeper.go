@@ -18,7 +18,16 @@ import (
 type zkRegistry struct {
 	quorum []string
 	base   string
+	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	last   atomic.Uint32 // index of the server that answered last
+}
+
+func newZKRegistry(cfg *Config) *zkRegistry {
+	z := &zkRegistry{quorum: cfg.ZooKeeper, base: cfg.ZNode, dial: cfg.Dial}
+	if z.dial == nil {
+		z.dial = new(net.Dialer).DialContext // a session is too short for keepalive
+	}
+	return z
 }
 
 // zkSession is what the quorum is told how long a silent session lives; ours are closed long before.
@@ -70,8 +79,7 @@ func (z *zkRegistry) read(ctx context.Context, node string) ([]byte, error) {
 
 // get reads a node in a session of its own with one server.
 func (z *zkRegistry) get(ctx context.Context, addr, name string) ([]byte, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	conn, err := z.dial(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
