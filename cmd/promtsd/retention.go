@@ -8,9 +8,6 @@ import (
 	"github.com/promtsd/promtsd/mapping/retention"
 )
 
-// dropEvery is how often old samples are looked for. They are dropped by the hour.
-const dropEvery = 10 * time.Minute
-
 // dropper drops samples that have been kept for long enough, see retention.Before.
 type dropper struct {
 	opened

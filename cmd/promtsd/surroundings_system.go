@@ -5,3 +5,6 @@ package main
 import "time"
 
 func newSurroundings() surroundings { return surroundings{now: time.Now} }
+
+// dropEvery is how often old samples are looked for. They are dropped by the hour.
+const dropEvery = 10 * time.Minute

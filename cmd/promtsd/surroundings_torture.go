@@ -5,11 +5,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -35,7 +37,12 @@ const (
 	netCut    = "cut"    // connections end, now and then, in the middle of a read or write
 	netClosed = "closed" // connections are accepted and closed
 	netHung   = "hung"   // connections go silent for good, and none is made
+	netJunk   = "junk"   // frames that mean nothing come between others, now and then
+	netLost   = "lost"   // frames do not come, now and then
 )
+
+// dropEvery is how often old samples are looked for.
+const dropEvery = time.Second
 
 // plague is what ails the machine. The zero value ails nothing.
 type plague struct {
@@ -50,6 +57,15 @@ type plague struct {
 type torment struct {
 	ClockMs   int64 // ahead of the machine's clock
 	Disk, Net string
+	NetPort   string // of the servers that Net is about; empty: all
+}
+
+// net is the fault of connections to an address.
+func (t torment) net(addr string) string {
+	if t.NetPort != "" && !strings.HasSuffix(addr, ":"+t.NetPort) {
+		return ""
+	}
+	return t.Net
 }
 
 func (p *plague) look() torment {
@@ -168,7 +184,7 @@ func (f *plaguedFile) Close() error {
 }
 
 func (p *plague) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if p.look().Net == netHung {
+	if p.look().net(addr) == netHung {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -176,19 +192,27 @@ func (p *plague) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	return &plaguedConn{Conn: conn, plague: p}, nil
+	return &plaguedConn{Conn: conn, plague: p, addr: addr}, nil
 }
 
-// plaguedConn is a connection that may be cut, or go silent for good.
+// plaguedConn is a connection that may be cut, or go silent for good. HBase's servers and ZooKeeper's answer in frames, each
+// with its length in four bytes before it, of which some may be lost, and others come that nobody has sent.
 type plaguedConn struct {
 	net.Conn
 	plague *plague
+	addr   string
 	silent atomic.Bool
+
+	// What follows is for the one who reads.
+	head    []byte // of the next frame, as far as it has come
+	ready   []byte // to be read before the rest of the frame
+	left    int    // bytes of the frame that have not come yet
+	leaveIt bool   // the frame is lost
 }
 
 // pass says how many of n bytes get through; an error ends the connection.
 func (c *plaguedConn) pass(n int) (int, error) {
-	switch net := c.plague.look().Net; {
+	switch net := c.plague.look().net(c.addr); {
 	case net == netClosed:
 		return 0, io.EOF
 	case net == netCut && rand.IntN(50) == 0:
@@ -201,17 +225,68 @@ func (c *plaguedConn) pass(n int) (int, error) {
 
 func (c *plaguedConn) Read(p []byte) (int, error) {
 	for {
-		n, err := c.Conn.Read(p)
+		n, err := c.readFrames(p)
 		if err != nil {
 			return n, err
 		}
 		if n, err = c.pass(n); err != nil {
 			c.Close()
 		}
-		if err != nil || !c.silent.Load() {
+		if err != nil || n > 0 && !c.silent.Load() {
 			return n, err
 		}
 	}
+}
+
+// readFrames reads what comes next, which may be nothing yet.
+func (c *plaguedConn) readFrames(p []byte) (n int, err error) {
+	switch {
+	case len(c.ready) > 0:
+		n = copy(p, c.ready)
+		c.ready = c.ready[n:]
+		return n, nil
+	case c.left > 0:
+		n, err = c.Conn.Read(p[:min(len(p), c.left)])
+		c.left -= n
+		if c.leaveIt {
+			n = 0
+		}
+		return n, err
+	}
+	var head [4]byte
+	n, err = c.Conn.Read(head[:len(head)-len(c.head)])
+	if c.head = append(c.head, head[:n]...); len(c.head) == len(head) {
+		c.begin()
+	}
+	return 0, err
+}
+
+// begin decides on the frame whose length has come.
+func (c *plaguedConn) begin() {
+	c.ready, c.left, c.leaveIt = c.head, int(binary.BigEndian.Uint32(c.head)), false
+	c.head = nil
+	if rand.IntN(20) > 0 {
+		return
+	}
+	switch c.plague.look().net(c.addr) {
+	case netLost:
+		c.ready, c.leaveIt = nil, true
+	case netJunk:
+		c.ready = append(junk(), c.ready...)
+	}
+}
+
+// junk is a frame of bytes that mean nothing, or only the beginning of one that is very long.
+func junk() []byte {
+	n := rand.IntN(300)
+	frame := binary.BigEndian.AppendUint32(nil, uint32(n))
+	for range n {
+		frame = append(frame, byte(rand.IntN(256)))
+	}
+	if rand.IntN(4) == 0 {
+		frame[rand.IntN(2)] = byte(rand.IntN(256))
+	}
+	return frame
 }
 
 func (c *plaguedConn) Write(p []byte) (int, error) {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestTorture_HBase(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.admin.Close() })
 	url := "hbase://" + c.hbase.ZK() + c.hbase.ZNode()
-	initialise := promtest.PromtsdCommand(t, "init", "--store.url="+url, "--salt.width=1", "--salt.buckets=4")
+	initialise := promtest.PromtsdCommand(t, "init", "--store.url="+url, "--salt.width=1", "--salt.buckets=4", "--retention=400d")
 	if out, err := initialise.CombinedOutput(); err != nil {
 		t.Fatalf("promtsd init: %v\n%s", err, out)
 	}
@@ -57,10 +58,10 @@ func TestTorture_HBase(t *testing.T) {
 		}
 	})
 	for n := range 3 {
-		flags := tortureFlags(n)
-		c.nodes = append(c.nodes, newTortureNode(t, n, func(string) string { return url }, func(life int) []string {
-			return append(flags(life), "--hbase.timeout="+[]string{"3s", "10s"}[(n+life)%2])
-		}))
+		flags := tortureFlags(n, func(pick func(...string) string) []string {
+			return []string{"--hbase.timeout=" + pick("3s", "10s")}
+		})
+		c.nodes = append(c.nodes, newTortureNode(t, n, func(string) string { return url }, flags))
 	}
 	c.run(*tortureFor)
 }
@@ -73,16 +74,43 @@ func (c *tortureCluster) surgeons() []surgeon {
 		{"write and merge the files of", 1, c.drawCompact},
 		{"kill", 2, c.drawKillServer},
 		{"freeze", 2, c.drawFreezeServer},
-		{"connections to HBase of", 3, drawNet},
+		{"connections to HBase of", 4, c.drawNet},
+		{"start without ZooKeeper of", 1, c.drawStart},
 	}
 }
 
-func drawNet(x *torture, random *rand.Rand) fault {
-	d, what := x.someNode(random), []string{"cut", "closed", "hung"}[random.IntN(3)]
+// drawNet spoils the connections of a node to all servers, or to one.
+func (c *tortureCluster) drawNet(x *torture, random *rand.Rand) fault {
+	d, what := x.someNode(random), netFaults[random.IntN(len(netFaults))]
+	to := append(c.hbase.RegionServers(), c.hbase.Master(), c.hbase.ZooKeeper())[random.IntN(len(c.hbase.RegionServers())+2)]
+	f := fault{
+		what: d.name + ": " + what, until: upTo(random, 500*time.Millisecond, 6*time.Second), excuse: mayEnd | mayStall,
+		end: func() { x.inflict(d, func(t *torment) { t.Net, t.NetPort = "", "" }) },
+	}
+	port := ""
+	if random.IntN(2) == 0 {
+		f.what += ", " + to.Name()
+		port = portOf(to)
+	}
+	f.begin = func() { x.inflict(d, func(t *torment) { t.Net, t.NetPort = what, port }) }
+	return f
+}
+
+var netFaults = []string{"cut", "closed", "hung", "junk", "lost"}
+
+func portOf(p *hbasetest.Process) string { return p.Addr()[strings.LastIndexByte(p.Addr(), ':')+1:] }
+
+// drawStart starts a node while ZooKeeper, which it asks then, cannot be reached well.
+func (c *tortureCluster) drawStart(x *torture, random *rand.Rand) fault {
+	d, what := x.someNode(random), netFaults[random.IntN(len(netFaults))]
 	return fault{
 		what: d.name + ": " + what, until: upTo(random, 500*time.Millisecond, 6*time.Second), excuse: mayEnd | mayStall,
-		begin: func() { x.inflict(d, func(t *torment) { t.Net = what }) },
-		end:   func() { x.inflict(d, func(t *torment) { t.Net = "" }) },
+		begin: func() {
+			d.kill()
+			x.inflict(d, func(t *torment) { t.Net, t.NetPort = what, portOf(c.hbase.ZooKeeper()) })
+			d.wake()
+		},
+		end: func() { x.inflict(d, func(t *torment) { t.Net, t.NetPort = "", "" }) },
 	}
 }
 

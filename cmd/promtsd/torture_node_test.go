@@ -22,8 +22,8 @@ import (
 
 // torment is what a promtsd of the build with the tag torture reads from its file (surroundings_torture.go).
 type torment struct {
-	ClockMs   int64
-	Disk, Net string
+	ClockMs            int64
+	Disk, Net, NetPort string
 }
 
 // tortureNode is one promtsd under a supervisor, which starts it again when it ends. Its methods may be called by any

@@ -108,23 +108,25 @@ func drawFreeze(x *torture, random *rand.Rand) fault {
 	return fault{what: d.name, until: long, begin: d.freeze, end: d.thaw}
 }
 
-// drawClock steps the clock of a node by milliseconds or hours, forward or back. Often it is left there.
-func drawClock(x *torture, random *rand.Rand) fault {
-	d := x.someNode(random)
-	step := upTo(random, time.Millisecond, []time.Duration{50 * time.Millisecond, 5 * time.Second, 2 * time.Hour}[random.IntN(3)])
-	if random.IntN(2) == 0 {
-		step = -step
+// drawClock steps the clock of a node by up to so long, forward or back. Often it is left there.
+func drawClock(steps ...time.Duration) func(*torture, *rand.Rand) fault {
+	return func(x *torture, random *rand.Rand) fault {
+		d := x.someNode(random)
+		step := upTo(random, time.Millisecond, steps[random.IntN(len(steps))])
+		if random.IntN(2) == 0 {
+			step = -step
+		}
+		stays := random.IntN(2) == 0
+		f := fault{
+			what: fmt.Sprintf("%s by %v", d.name, step), until: upTo(random, 100*time.Millisecond, 3*time.Second),
+			begin: func() { x.inflict(d, func(t *torment) { t.ClockMs = step.Milliseconds() }) },
+			end:   func() {},
+		}
+		if !stays {
+			f.end = func() { x.inflict(d, func(t *torment) { t.ClockMs = 0 }) }
+		}
+		return f
 	}
-	stays := random.IntN(2) == 0
-	f := fault{
-		what: fmt.Sprintf("%s by %v", d.name, step), until: upTo(random, 100*time.Millisecond, 3*time.Second),
-		begin: func() { x.inflict(d, func(t *torment) { t.ClockMs = step.Milliseconds() }) },
-		end:   func() {},
-	}
-	if !stays {
-		f.end = func() { x.inflict(d, func(t *torment) { t.ClockMs = 0 }) }
-	}
-	return f
 }
 
 func drawFront(x *torture, random *rand.Rand) fault {
@@ -164,7 +166,8 @@ func promtsdSurgeons() []surgeon {
 		{"kill", 2, drawKillAgain},
 		{"terminate", 2, drawTerminate},
 		{"freeze", 3, drawFreeze},
-		{"step the clock of", 3, drawClock},
+		{"step the clock of", 3, drawClock(50*time.Millisecond, 5*time.Second, 2*time.Hour)},
+		{"step years the clock of", 1, drawClock(20 * 365 * 24 * time.Hour)},
 		{"front of", 3, drawFront},
 		{"hanging senders at", 1, drawHangers},
 	}

@@ -90,7 +90,11 @@ func (c *tortureCounts) String() string {
 // TestTorture_Embedded tortures one promtsd on an embedded store, whose disk loses at each kill what was not synced.
 func TestTorture_Embedded(t *testing.T) {
 	x := newTorture(t, slices.Concat(promtsdSurgeons(), embeddedSurgeons()))
-	x.nodes = []*tortureNode{newTortureNode(t, 0, func(dir string) string { return "pebble:" + filepath.ToSlash(dir) }, tortureFlags(0))}
+	store := func(dir string) string { return "pebble:" + filepath.ToSlash(dir) }
+	x.nodes = []*tortureNode{newTortureNode(t, 0, store, tortureFlags(0, func(pick func(...string) string) []string {
+		// No sample that is asked for is older than two days.
+		return []string{"--retention=" + pick("0s", "3d", "400d")}
+	}))}
 	long := *tortureFor
 	if testing.Short() {
 		long = min(long, 5*time.Second)
@@ -98,18 +102,19 @@ func TestTorture_Embedded(t *testing.T) {
 	x.run(long)
 }
 
-// tortureFlags draws the flags of each life of a node.
-func tortureFlags(node int) func(life int) []string {
+// tortureFlags draws the flags of each life of a node, besides those that all have.
+func tortureFlags(node int, draw func(pick func(values ...string) string) []string) func(life int) []string {
 	return func(life int) []string {
 		random := rand.New(rand.NewPCG(*tortureSeed, uint64(node)<<32|uint64(life)))
 		pick := func(values ...string) string { return values[random.IntN(len(values))] }
-		return []string{
-			"--write.hold=" + pick("1s", "2s", "10s", "5m"),
+		return append([]string{
+			"--write.hold=" + pick("0", "1s", "2s", "10s", "5m"),
 			"--write.lease=" + pick("1s", "3s", "8s"),
 			"--write.max-memory=" + pick("2MiB", "64MiB"),
+			"--write.max-future=0", // a clock may be years behind
 			"--store.cache=16MiB",
 			"--web.drain-timeout=5s",
-		}
+		}, draw(pick)...)
 	}
 }
 
