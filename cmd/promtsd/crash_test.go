@@ -74,7 +74,7 @@ func (l *load) write(ctx context.Context, writer int) {
 		var series []sent
 		for n := request * requestPoints; n < (request+1)*requestPoints; n++ {
 			p, labels := l.sample(writer, n)
-			series = append(series, sent{labels, []mapping.Sample{p}})
+			series = append(series, sent{labels: labels, samples: []mapping.Sample{p}})
 		}
 		message := []string{messageV1, messageV2}[request%2]
 		l.mu.Lock()

@@ -144,8 +144,8 @@ func (l *life) await(path string, code int, text string) {
 func (l *life) write(start time.Time, number int) int {
 	l.t.Helper()
 	res, err := postWrite(l.t.Context(), http.DefaultClient, l.url, messageV1, []sent{{
-		[]prompb.Label{{Name: "__name__", Value: "up"}},
-		[]mapping.Sample{{T: start.Add(time.Duration(number) * time.Millisecond).UnixMilli(), V: float64(number)}},
+		labels:  []prompb.Label{{Name: "__name__", Value: "up"}},
+		samples: []mapping.Sample{{T: start.Add(time.Duration(number) * time.Millisecond).UnixMilli(), V: float64(number)}},
 	}})
 	if err != nil {
 		l.t.Fatal(err)

@@ -142,7 +142,7 @@ func (c *crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
 	var series []sent
 	for n := request * crowdSamples; n < (request+1)*crowdSamples; n++ {
 		p, labels := c.sample(sender, n)
-		series = append(series, sent{labels, []mapping.Sample{p}})
+		series = append(series, sent{labels: labels, samples: []mapping.Sample{p}})
 	}
 	message := []string{messageV1, messageV2}[request%2]
 	for try := sender; ctx.Err() == nil; try++ {

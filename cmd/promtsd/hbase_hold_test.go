@@ -112,10 +112,10 @@ func TestHBaseHold_NothingIsMissingWhileOneEnds(t *testing.T) {
 			name = "held"
 		}
 		series = append(series, sent{
-			[]prompb.Label{
+			labels: []prompb.Label{
 				{Name: "__name__", Value: name}, {Name: "n", Value: fmt.Sprint(n / 100)}, {Name: "m", Value: fmt.Sprint(n % 100)},
 			},
-			[]mapping.Sample{{T: start, V: float64(n) / 3}},
+			samples: []mapping.Sample{{T: start, V: float64(n) / 3}},
 		})
 	}
 	if err := mustPost(t.Context(), holding.URL(), 1, series); err != nil {
@@ -163,8 +163,8 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 		var series []sent
 		for n := range 50 {
 			series = append(series, sent{
-				[]prompb.Label{{Name: "__name__", Value: "held"}, {Name: "n", Value: fmt.Sprint(n)}},
-				[]mapping.Sample{{T: start + int64(turn)*15_000, V: float64(turn*n) / 3}},
+				labels:  []prompb.Label{{Name: "__name__", Value: "held"}, {Name: "n", Value: fmt.Sprint(n)}},
+				samples: []mapping.Sample{{T: start + int64(turn)*15_000, V: float64(turn*n) / 3}},
 			})
 		}
 		if err := mustPost(t.Context(), holding.URL(), turn, series); err != nil {
@@ -216,7 +216,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	}
 	promtest.Until(t, "the new journal is written", func(ctx context.Context) error {
 		return mustPost(ctx, holding.URL(), 0, []sent{{
-			[]prompb.Label{{Name: "__name__", Value: "later"}}, []mapping.Sample{{T: start, V: 1}},
+			labels: []prompb.Label{{Name: "__name__", Value: "later"}}, samples: []mapping.Sample{{T: start, V: 1}},
 		}})
 	})
 	for _, p := range both {
@@ -241,7 +241,7 @@ func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 	want := model{}
 	for begin, turn := time.Now(), 0; time.Since(begin) < 4*time.Second; turn++ {
 		series := []sent{{
-			[]prompb.Label{{Name: "__name__", Value: "unequal"}}, []mapping.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
+			labels: []prompb.Label{{Name: "__name__", Value: "unequal"}}, samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
 		}}
 		if err := mustPost(t.Context(), both[turn%2].URL(), turn, series); err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 func waitingSeries(t *testing.T, p *promtest.Process) []sent {
 	t.Helper()
 	series := []sent{{
-		[]prompb.Label{{Name: "__name__", Value: "waiting"}}, []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}},
+		labels: []prompb.Label{{Name: "__name__", Value: "waiting"}}, samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}},
 	}}
 	if err := mustPost(t.Context(), p.URL(), 0, series); err != nil {
 		t.Fatal(err)
@@ -431,7 +431,7 @@ func TestHBaseHold_IndexInMemoryHearsOfOthers(t *testing.T) {
 			writer, reader = other, one
 		}
 		metric := fmt.Sprintf("news_%d", turn)
-		series := []sent{{[]prompb.Label{{Name: "__name__", Value: metric}}, []mapping.Sample{{T: start, V: 1}}}}
+		series := []sent{{labels: []prompb.Label{{Name: "__name__", Value: metric}}, samples: []mapping.Sample{{T: start, V: 1}}}}
 		if err := mustPost(t.Context(), writer.URL(), turn, series); err != nil {
 			t.Fatal(err)
 		}

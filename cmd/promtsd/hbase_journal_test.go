@@ -30,8 +30,8 @@ func TestHBaseJournal_TakesBodiesOfEverySize(t *testing.T) {
 	at := time.Now().UnixMilli()
 	for _, size := range []int{3 << 20, 11 << 20, 32<<20 - 4096} {
 		series := []sent{{
-			[]prompb.Label{{Name: "__name__", Value: "large"}, {Name: "bytes", Value: fmt.Sprint(size)}},
-			[]mapping.Sample{{T: at, V: float64(size)}},
+			labels:  []prompb.Label{{Name: "__name__", Value: "large"}, {Name: "bytes", Value: fmt.Sprint(size)}},
+			samples: []mapping.Sample{{T: at, V: float64(size)}},
 		}}
 		message, err := encodeV1(series)
 		if err != nil {

@@ -150,7 +150,7 @@ func TestOpenTSDB_AnswersWhatPromtsdWrote(t *testing.T) {
 				var half []sent
 				for _, s := range series {
 					middle := len(s.samples) / 2
-					half = append(half, sent{s.labels, [][]mapping.Sample{s.samples[:middle], s.samples[middle:]}[turn]})
+					half = append(half, sent{labels: s.labels, samples: [][]mapping.Sample{s.samples[:middle], s.samples[middle:]}[turn]})
 				}
 				if err := mustPost(t.Context(), promtsd.URL(), turn, half); err != nil {
 					t.Fatal(err)
@@ -197,8 +197,8 @@ func raceForNames(
 			expected["metrics "+metric], expected["tagk "+tagk], expected["tagv "+tagv] = "", "", ""
 			ls := []prompb.Label{{Name: "__name__", Value: metric}, {Name: tagk, Value: tagv}}
 			at := start + int64(n)*1000
-			ours = append(ours, sent{ls, []mapping.Sample{{T: at, V: float64(n)}}})
-			theirs = append(theirs, sent{ls, []mapping.Sample{{T: at + 500, V: float64(-n)}}})
+			ours = append(ours, sent{labels: ls, samples: []mapping.Sample{{T: at, V: float64(n)}}})
+			theirs = append(theirs, sent{labels: ls, samples: []mapping.Sample{{T: at + 500, V: float64(-n)}}})
 			points = append(points, hbasetest.Point{
 				Metric: metric, Timestamp: at + 500, Value: json.Number(strconv.Itoa(-n)), Tags: map[string]string{tagk: tagv},
 			})

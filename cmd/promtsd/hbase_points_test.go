@@ -120,7 +120,7 @@ func TestOpenTSDB_CompactsCellsOfManyPoints(t *testing.T) {
 					point.Metric, point.Tags = pointsMetric, map[string]string{"kind": s.labels[1].Value}
 					points = append(points, point)
 					v, _ := point.Value.Float64()
-					want.write([]sent{{s.labels, []mapping.Sample{{T: at + 7000 + int64(i)*250, V: v}}}})
+					want.write([]sent{{labels: s.labels, samples: []mapping.Sample{{T: at + 7000 + int64(i)*250, V: v}}}})
 				}
 			}
 			putting.Put(points...)

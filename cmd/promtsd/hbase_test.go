@@ -318,12 +318,12 @@ func TestHBase_PromtsdSeeEachOthersSeriesAtOnce(t *testing.T) {
 			// A new metric in each turn, with names that the other one assigned, and another sample of an old one.
 			for _, metric := range []string{fmt.Sprintf("seen_%d", turn), "seen_always"} {
 				series = append(series, sent{
-					[]prompb.Label{
+					labels: []prompb.Label{
 						{Name: "__name__", Value: metric},
 						{Name: fmt.Sprintf("label_%d", turn/2), Value: "shared"},
 						{Name: "n", Value: fmt.Sprint(n)},
 					},
-					[]mapping.Sample{{T: start + int64(turn)*7*mapping.HourMs/2 + int64(n), V: float64(turn) / 3}},
+					samples: []mapping.Sample{{T: start + int64(turn)*7*mapping.HourMs/2 + int64(n), V: float64(turn) / 3}},
 				})
 			}
 		}
@@ -411,12 +411,12 @@ func TestHBase_ManyProcessesAssignNames(t *testing.T) {
 				for _, whose := range []string{"all", fmt.Sprint(p)} {
 					suffix := fmt.Sprintf("%s_%d_%d", whose, round, n)
 					series = append(series, sent{
-						[]prompb.Label{
+						labels: []prompb.Label{
 							{Name: "__name__", Value: "assign_" + suffix},
 							{Name: "label_" + suffix, Value: "value_" + suffix},
 							{Name: "process", Value: fmt.Sprint(p)},
 						},
-						[]mapping.Sample{{T: start + int64(round), V: float64(p)}},
+						samples: []mapping.Sample{{T: start + int64(round), V: float64(p)}},
 					})
 					expected["metrics assign_"+suffix] = true
 					expected["tagk label_"+suffix], expected["tagk process"] = true, true

@@ -124,7 +124,7 @@ func (s *stormSender) send(ctx context.Context, client *http.Client) error {
 	}
 	var series []sent
 	for _, w := range request {
-		series = append(series, sent{w.series.labels, w.samples})
+		series = append(series, sent{labels: w.series.labels, samples: w.samples})
 		for _, p := range w.samples {
 			w.series.at(p.T).attempt(math.Float64bits(p.V))
 		}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/golang/snappy"
@@ -23,10 +25,21 @@ import (
 
 // What follows is a sender and a reader made of Prometheus's own encoders and decoders, for the tests of this package.
 
-// sent is a series of a write request: its labels as they are sent, and its samples.
+// sent is a series of a write request: its labels as they are sent, its samples, and what stands beside them.
 type sent struct {
-	labels  []prompb.Label
-	samples []mapping.Sample
+	labels    []prompb.Label
+	samples   []mapping.Sample
+	exemplars []mapping.Sample // with their values as label traceID
+	help      string           // of its family, a gauge of the series' name; empty: no metadata
+}
+
+const traceID = "trace_id" // label of an exemplar
+
+func textOf(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+func (s sent) name() string {
+	i := slices.IndexFunc(s.labels, func(l prompb.Label) bool { return l.Name == "__name__" })
+	return s.labels[i].Value
 }
 
 // absentZero stands for -0 until a message is encoded: the generated encoders leave -0 out as if it were 0.
@@ -53,6 +66,15 @@ func encodeV1(series []sent) ([]byte, error) {
 		for _, p := range s.samples {
 			ts.Samples = append(ts.Samples, prompb.Sample{Timestamp: p.T, Value: encodable(p.V)})
 		}
+		for _, p := range s.exemplars {
+			label := prompb.Label{Name: traceID, Value: textOf(p.V)}
+			ts.Exemplars = append(ts.Exemplars, prompb.Exemplar{Labels: []prompb.Label{label}, Timestamp: p.T, Value: p.V})
+		}
+		if s.help != "" {
+			req.Metadata = append(req.Metadata, prompb.MetricMetadata{
+				Type: prompb.MetricMetadata_GAUGE, MetricFamilyName: s.name(), Help: s.help,
+			})
+		}
 		req.Timeseries = append(req.Timeseries, ts)
 	}
 	content, err := req.Marshal()
@@ -70,6 +92,13 @@ func encodeV2(series []sent) ([]byte, error) {
 		}
 		for _, p := range s.samples {
 			ts.Samples = append(ts.Samples, writev2.Sample{Timestamp: p.T, Value: encodable(p.V)})
+		}
+		for _, p := range s.exemplars {
+			label := []uint32{symbols.Symbolize(traceID), symbols.Symbolize(textOf(p.V))}
+			ts.Exemplars = append(ts.Exemplars, writev2.Exemplar{LabelsRefs: label, Timestamp: p.T, Value: p.V})
+		}
+		if s.help != "" {
+			ts.Metadata = writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_GAUGE, HelpRef: symbols.Symbolize(s.help)}
 		}
 		req.Timeseries = append(req.Timeseries, ts)
 	}
@@ -114,6 +143,7 @@ func postWrite(ctx context.Context, client *http.Client, url, message string, se
 type readSeries struct {
 	labels  labels.Labels
 	samples []mapping.Sample
+	counts  []mapping.Sample // of native histograms, at their times
 }
 
 func (s readSeries) String() string {
@@ -175,6 +205,9 @@ func decodeSamples(r io.Reader, queries int) ([][]readSeries, error) {
 			for _, p := range ts.Samples {
 				s.samples = append(s.samples, mapping.Sample{T: p.Timestamp, V: p.Value})
 			}
+			for _, p := range ts.Histograms {
+				s.counts = append(s.counts, mapping.Sample{T: p.Timestamp, V: p.ToFloatHistogram().Count})
+			}
 			answer[i] = append(answer[i], s)
 		}
 	}
@@ -217,24 +250,33 @@ func decodeStream(r io.Reader, queries int) ([][]readSeries, error) {
 }
 
 func decodeChunk(c prompb.Chunk, s *readSeries) error {
-	if c.Type != prompb.Chunk_XOR {
-		return fmt.Errorf("a chunk of type %v", c.Type)
-	}
-	chunk, err := chunkenc.FromData(chunkenc.EncXOR, c.Data)
+	// The two lists of encodings agree.
+	chunk, err := chunkenc.FromData(chunkenc.Encoding(c.Type), c.Data)
 	if err != nil {
-		return err
+		return fmt.Errorf("a chunk of type %v: %w", c.Type, err)
 	}
-	first := len(s.samples)
+	to := &s.samples
+	if c.Type != prompb.Chunk_XOR {
+		to = &s.counts
+	}
+	first := len(*to)
 	it := chunk.Iterator(nil)
-	for it.Next() == chunkenc.ValFloat {
-		t, v := it.At()
-		s.samples = append(s.samples, mapping.Sample{T: t, V: v})
+	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+		var p mapping.Sample
+		if kind == chunkenc.ValFloat {
+			p.T, p.V = it.At()
+		} else {
+			t, h := it.AtFloatHistogram(nil)
+			p = mapping.Sample{T: t, V: h.Count}
+		}
+		*to = append(*to, p)
 	}
 	if err := it.Err(); err != nil {
 		return err
 	}
-	if first == len(s.samples) || s.samples[first].T != c.MinTimeMs || s.samples[len(s.samples)-1].T != c.MaxTimeMs {
-		return fmt.Errorf("a chunk that says it has %d to %d: %v", c.MinTimeMs, c.MaxTimeMs, s.samples[first:])
+	got := (*to)[first:]
+	if len(got) == 0 || got[0].T != c.MinTimeMs || got[len(got)-1].T != c.MaxTimeMs {
+		return fmt.Errorf("a chunk that says it has %d to %d: %v", c.MinTimeMs, c.MaxTimeMs, got)
 	}
 	return nil
 }

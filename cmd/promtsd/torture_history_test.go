@@ -16,17 +16,39 @@ type tortureHistory struct {
 	mu     sync.Mutex
 	events int
 	groups map[group][]*chronicle
-	named  map[string]*chronicle // by labels as text
+	named  map[chronicleName]*chronicle
 }
 
-// group is what one sender wrote in one era: what a reader asks for at a time.
-type group struct{ sender, era int }
+// content is what it is about.
+type content int
+
+const (
+	ofSamples   content = iota // and native histograms
+	ofExemplars                // each with its value in a label
+	ofMetadata                 // of a family, whose help is the value; at time 0
+)
+
+// group is what one sender wrote in one era, of one content: what a reader asks for at a time.
+type group struct {
+	sender, era int
+	content     content
+}
 
 // chronicle is one series. Only its sender adds to it.
 type chronicle struct {
 	group
 	labels []prompb.Label
 	points map[int64][]claim // by time, in the order of their sending
+}
+
+// chronicleName is what tells chronicles apart.
+type chronicleName struct {
+	content
+	labels string
+}
+
+func (c *chronicle) name() chronicleName {
+	return chronicleName{c.content, sortedLabels(c.labels).String()}
 }
 
 // claim says that a series has a value at a time. For a histogram the value is its count.
@@ -44,7 +66,7 @@ type write struct {
 }
 
 func newTortureHistory() *tortureHistory {
-	return &tortureHistory{groups: map[group][]*chronicle{}, named: map[string]*chronicle{}}
+	return &tortureHistory{groups: map[group][]*chronicle{}, named: map[chronicleName]*chronicle{}}
 }
 
 // add makes a series known.
@@ -53,7 +75,7 @@ func (h *tortureHistory) add(g group, labels []prompb.Label) *chronicle {
 	defer h.mu.Unlock()
 	c := &chronicle{group: g, labels: labels, points: map[int64][]claim{}}
 	h.groups[g] = append(h.groups[g], c)
-	h.named[sortedLabels(labels).String()] = c
+	h.named[c.name()] = c
 	return c
 }
 
@@ -64,7 +86,7 @@ func (h *tortureHistory) forget(era int) {
 	for g, all := range h.groups {
 		if g.era == era {
 			for _, c := range all {
-				delete(h.named, sortedLabels(c.labels).String())
+				delete(h.named, c.name())
 			}
 			delete(h.groups, g)
 		}
@@ -123,7 +145,7 @@ func (h *tortureHistory) check(r reading) (problems []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, points := range r.series {
-		c := h.named[name]
+		c := h.named[chronicleName{r.content, name}]
 		if c == nil || c.group != r.group {
 			problems = append(problems, "ghost: a series that was not sent: "+name)
 			continue
@@ -141,7 +163,7 @@ func (h *tortureHistory) check(r reading) (problems []string) {
 		return problems
 	}
 	for _, c := range h.groups[r.group] {
-		name := sortedLabels(c.labels).String()
+		name := c.name().labels
 		found := r.series[name]
 		for t, claims := range c.points {
 			if t < r.mint || t > r.maxt || valid(claims, r.begun) < 0 {

@@ -23,9 +23,12 @@ const (
 	accessSamples tortureAccess = "remote read, samples"
 	accessChunks  tortureAccess = "remote read, streamed"
 	accessPromQL  tortureAccess = "PromQL"
+	accessBeside  tortureAccess = "what stands beside samples"
 )
 
-var tortureAccesses = []tortureAccess{accessSamples, accessChunks, accessPromQL}
+var accesses = map[content][]tortureAccess{
+	ofSamples: {accessSamples, accessChunks, accessPromQL}, ofExemplars: {accessBeside}, ofMetadata: {accessBeside},
+}
 
 // errNotWhole says that an answer came with a warning.
 var errNotWhole = errors.New("promtsd warned that samples may be missing")
@@ -51,7 +54,7 @@ func (r *tortureReader) run(ctx context.Context) {
 			mint += rand.Int64N(maxt - mint)
 			maxt = min(maxt, mint+rand.Int64N(int64(5*time.Hour/time.Millisecond)))
 		}
-		err := r.read(ctx, url, tortureAccesses[turn%len(tortureAccesses)], g, mint, maxt)
+		err := r.read(ctx, url, accesses[g.content][turn%len(accesses[g.content])], g, mint, maxt)
 		switch {
 		case err == nil:
 			r.counts.add("read", 1)
@@ -75,9 +78,6 @@ func (x *torture) span() (mint, maxt int64) {
 func (r *tortureReader) read(ctx context.Context, url string, how tortureAccess, g group, mint, maxt int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if g.sender >= 0 && r.senders[g.sender].kind == histograms {
-		how = accessPromQL // what decodes the others' answers knows no histograms
-	}
 	question := reading{group: g, mint: mint, maxt: maxt, whole: true, series: map[string][]reported{}}
 	lives := r.node.life()
 	warned, err := warnings(ctx, r.node.url())
@@ -85,16 +85,21 @@ func (r *tortureReader) read(ctx context.Context, url string, how tortureAccess,
 		return err
 	}
 	question.begun = r.history.now()
-	if how == accessPromQL {
+	switch {
+	case g.content == ofExemplars:
+		err = r.askExemplars(ctx, url, &question)
+	case g.content == ofMetadata:
+		err = r.askMetadata(ctx, url, &question)
+	case how == accessPromQL:
 		err = r.askPromQL(ctx, url, &question)
-	} else {
+	default:
 		err = r.askRemote(ctx, url, how, &question)
 	}
 	if err != nil {
 		return err
 	}
 	question.ended = r.history.now()
-	if how != accessPromQL { // whose warnings are in the answer
+	if how == accessSamples || how == accessChunks { // the others have warnings in their answers
 		after, err := warnings(ctx, r.node.url())
 		question.whole = err == nil && after == warned && r.node.life() == lives
 	}
@@ -134,7 +139,7 @@ func (r *tortureReader) askRemote(ctx context.Context, url string, how tortureAc
 			r.problem("%s of %s has the series %s twice", how, r.node.name, name)
 		}
 		points := []reported{}
-		for _, p := range s.samples {
+		for _, p := range append(s.samples, s.counts...) {
 			points = append(points, reported{p.T, p.V})
 		}
 		question.series[name] = points
@@ -142,34 +147,96 @@ func (r *tortureReader) askRemote(ctx context.Context, url string, how tortureAc
 	return nil
 }
 
+// selector selects the series of a group.
+func (g group) selector() string {
+	return fmt.Sprintf(`{job="torture", sender="%d", era="%d"}`, g.sender, g.era)
+}
+
+// secondsOf is a time as the API takes it.
+func secondsOf(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64) }
+
 // askPromQL asks for the samples themselves: an instant query of a range.
 func (r *tortureReader) askPromQL(ctx context.Context, base string, question *reading) error {
-	form := url.Values{
-		"query": {fmt.Sprintf(`{job="torture", sender="%d", era="%d"}[%dms]`,
-			question.sender, question.era, question.maxt-question.mint+1)}, // its left end is open
-		"time": {strconv.FormatFloat(float64(question.maxt)/1000, 'f', 3, 64)},
+	var data struct {
+		Result []struct {
+			Metric     labels.Labels
+			Values     []pointJSON
+			Histograms []pointJSON
+		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/api/v1/query", strings.NewReader(form.Encode()))
+	err := r.askAPI(ctx, base, "query", url.Values{
+		"query": {fmt.Sprintf("%s[%dms]", question.selector(), question.maxt-question.mint+1)}, // its left end is open
+		"time":  {secondsOf(question.maxt)},
+	}, question, &data)
+	for _, s := range data.Result {
+		points := []reported{}
+		for _, p := range append(s.Values, s.Histograms...) {
+			points = append(points, reported(p))
+		}
+		question.series[s.Metric.String()] = points
+	}
+	return err
+}
+
+// askExemplars asks for the exemplars of series.
+func (r *tortureReader) askExemplars(ctx context.Context, base string, question *reading) error {
+	var data []struct {
+		SeriesLabels labels.Labels
+		Exemplars    []struct {
+			Labels    labels.Labels
+			Value     string
+			Timestamp float64
+		}
+	}
+	err := r.askAPI(ctx, base, "query_exemplars", url.Values{
+		"query": {question.selector()}, "start": {secondsOf(question.mint)}, "end": {secondsOf(question.maxt)},
+	}, question, &data)
+	for _, s := range data {
+		for _, e := range s.Exemplars {
+			v, err := strconv.ParseFloat(e.Value, 64)
+			if err != nil || e.Labels.Get(traceID) != e.Value {
+				r.problem("%s has an exemplar of value %s with labels %s", r.node.name, e.Value, e.Labels)
+			}
+			name := s.SeriesLabels.String()
+			question.series[name] = append(question.series[name], reported{int64(e.Timestamp*1000 + 0.5), v})
+		}
+	}
+	return err
+}
+
+// askMetadata asks for the metadata of all families, which know no times.
+func (r *tortureReader) askMetadata(ctx context.Context, base string, question *reading) error {
+	question.mint, question.maxt = 0, 0
+	var data map[string][]struct{ Type, Help string }
+	err := r.askAPI(ctx, base, "metadata", url.Values{}, question, &data)
+	family := fmt.Sprintf("torture_family_%d_%d", question.sender, question.era)
+	for _, m := range data[family] {
+		v, err := strconv.ParseFloat(m.Help, 64)
+		if err != nil || m.Type != "gauge" {
+			r.problem("%s has of family %s the metadata %v", r.node.name, family, m)
+		}
+		name := labels.FromStrings("__name__", family).String()
+		question.series[name] = append(question.series[name], reported{0, v})
+	}
+	return err
+}
+
+// askAPI asks a question of Prometheus's API, whose answer may be one with warnings.
+func (r *tortureReader) askAPI(ctx context.Context, base, path string, form url.Values, question *reading, data any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/"+path+"?"+form.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	res, err := r.client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	var answer struct {
+	answer := struct {
 		Status, Error string
 		Warnings      []string
-		Data          struct {
-			Result []struct {
-				Metric     labels.Labels
-				Values     []pointJSON
-				Histograms []pointJSON
-			}
-		}
-	}
+		Data          any
+	}{Data: data}
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		return err
 	}
@@ -180,13 +247,6 @@ func (r *tortureReader) askPromQL(ctx context.Context, base string, question *re
 		return fmt.Errorf("%s: %s", res.Status, answer.Error)
 	}
 	question.whole = len(answer.Warnings) == 0
-	for _, s := range answer.Data.Result {
-		points := []reported{}
-		for _, p := range append(s.Values, s.Histograms...) {
-			points = append(points, reported(p))
-		}
-		question.series[s.Metric.String()] = points
-	}
 	return nil
 }
 

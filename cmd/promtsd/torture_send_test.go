@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,16 +13,20 @@ import (
 
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
 	"github.com/promtsd/promtsd/mapping"
 )
 
 // The kinds of senders.
 const (
-	ordered     = iota // each series a counter, at one time after the other; to any node
-	conflicting        // the same times again and again with other values; always to one node
+	ordered     = iota // each series a counter, at one time after the other, and exemplars; to any node
+	conflicting        // the same times again and again with other values, and other metadata; always to one node
 	churning           // new series all the time; to any node
 	histograms         // as ordered, native histograms
+	overOTLP           // as ordered, by OTLP
 	senderKinds
 )
 
@@ -41,6 +46,18 @@ type tortureSender struct {
 	// A write whose answer was lost may take effect as long as the node lives that it was sent to; until then nothing
 	// else is written at its time. By series and time: how many lives have to have ended.
 	unsure map[*chronicle]map[int64]int
+	beside map[*chronicle]*chronicle // exemplars and metadata of series
+}
+
+// contents are what senders of a kind send.
+func contents(kind int) []content {
+	switch kind {
+	case ordered:
+		return []content{ofSamples, ofExemplars}
+	case conflicting:
+		return []content{ofSamples, ofMetadata}
+	}
+	return []content{ofSamples}
 }
 
 func (s *tortureSender) begin(era int) {
@@ -49,13 +66,23 @@ func (s *tortureSender) begin(era int) {
 	// So long ago that no step of a clock makes it the future, and so long that hours end while the sender writes.
 	s.start = time.Now().Add(-3*time.Hour - time.Duration(s.random.Int64N(int64(30*time.Hour)))).UnixMilli()
 	s.step = 500 + s.random.Int64N(15_000)
-	s.series = nil
+	s.series, s.beside = nil, map[*chronicle]*chronicle{}
 	names := []string{"torture_a", "torture_b", "torture_ü"}
+	if s.kind == overOTLP {
+		names[2] = "torture_c" // by default names are escaped on this way
+	}
 	if s.kind == churning {
 		return
 	}
 	for n := range 6 {
-		s.add(names[n%len(names)], n)
+		c := s.add(names[n%len(names)], n)
+		if s.kind == ordered {
+			s.beside[c] = s.history.add(group{s.sender, era, ofExemplars}, c.labels)
+		}
+	}
+	if s.kind == conflicting {
+		family := fmt.Sprintf("torture_family_%d_%d", s.sender, era)
+		s.beside[s.add(family, 6)] = s.history.add(group{s.sender, era, ofMetadata}, []prompb.Label{{Name: "__name__", Value: family}})
 	}
 }
 
@@ -92,11 +119,15 @@ func (s *tortureSender) request() (request []write) {
 	switch s.kind {
 	case conflicting:
 		for _, c := range s.series {
+			before := len(request)
 			for n := range 20 { // over the end of an hour, often
 				t := s.start + int64(n)*s.step*8
 				if s.random.IntN(3) == 0 && !s.mayYetCome(c, t) {
 					point(c, t)
 				}
+			}
+			if family := s.beside[c]; family != nil && len(request) > before && !s.mayYetCome(family, 0) {
+				point(family, 0)
 			}
 		}
 	case churning:
@@ -108,6 +139,9 @@ func (s *tortureSender) request() (request []write) {
 		for _, c := range s.series {
 			for n := range 2 {
 				point(c, s.start+int64(s.turn*2+n)*s.step)
+			}
+			if exemplars := s.beside[c]; exemplars != nil && s.random.IntN(4) == 0 {
+				point(exemplars, s.start+int64(s.turn*2)*s.step)
 			}
 		}
 	}
@@ -192,9 +226,12 @@ func (s *tortureSender) post(ctx context.Context, node *tortureNode, request []w
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second+rand.N(8*time.Second))
 	defer cancel()
 	var res *http.Response
-	if s.kind == histograms {
+	switch s.kind {
+	case histograms:
 		res, err = s.postHistograms(ctx, node, request)
-	} else {
+	case overOTLP:
+		res, err = s.postOTLP(ctx, node, request)
+	default:
 		message := []string{messageV1, messageV2}[s.turn%2]
 		res, err = postWrite(ctx, s.client, node.front.url(), message, seriesOf(request))
 	}
@@ -206,14 +243,23 @@ func (s *tortureSender) post(ctx context.Context, node *tortureNode, request []w
 	return res.StatusCode, string(body), err
 }
 
-// seriesOf is the request as it is sent. Points of one series stand together.
+// seriesOf is the request as it is sent. Points of one series stand together, and what is beside them follows.
 func seriesOf(request []write) (series []sent) {
-	for i, w := range request {
-		if i == 0 || w.series != request[i-1].series {
-			series = append(series, sent{labels: w.series.labels})
+	var of *chronicle
+	for _, w := range request {
+		if w.series.content == ofSamples && w.series != of {
+			of = w.series
+			series = append(series, sent{labels: of.labels})
 		}
-		last := &series[len(series)-1]
-		last.samples = append(last.samples, mapping.Sample{T: w.t, V: w.value})
+		last, p := &series[len(series)-1], mapping.Sample{T: w.t, V: w.value}
+		switch w.series.content {
+		case ofSamples:
+			last.samples = append(last.samples, p)
+		case ofExemplars:
+			last.exemplars = append(last.exemplars, p)
+		case ofMetadata:
+			last.help = textOf(w.value)
+		}
 	}
 	return series
 }
@@ -235,4 +281,37 @@ func (s *tortureSender) postHistograms(ctx context.Context, node *tortureNode, r
 		return nil, err
 	}
 	return post(ctx, s.client, node.front.url()+"/api/v1/write", "application/x-protobuf", content)
+}
+
+// postOTLP sends points as gauges.
+func (s *tortureSender) postOTLP(ctx context.Context, node *tortureNode, request []write) (*http.Response, error) {
+	metrics := pmetric.NewMetrics()
+	resource := metrics.ResourceMetrics().AppendEmpty()
+	list := resource.ScopeMetrics().AppendEmpty().Metrics()
+	for _, w := range request {
+		metric := list.AppendEmpty()
+		point := metric.SetEmptyGauge().DataPoints().AppendEmpty()
+		point.SetTimestamp(pcommon.NewTimestampFromTime(time.UnixMilli(w.t)))
+		point.SetDoubleValue(w.value)
+		for _, l := range w.series.labels {
+			switch l.Name {
+			case "__name__":
+				metric.SetName(l.Value)
+			case "job":
+				resource.Resource().Attributes().PutStr("service.name", l.Value)
+			default:
+				point.Attributes().PutStr(l.Name, l.Value)
+			}
+		}
+	}
+	body, err := pmetricotlp.NewExportRequestFromMetrics(metrics).MarshalProto()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, node.front.url()+"/api/v1/otlp/v1/metrics", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	return s.client.Do(req)
 }

@@ -112,6 +112,7 @@ func tortureFlags(node int, draw func(pick func(values ...string) string) []stri
 			"--write.lease=" + pick("1s", "3s", "8s"),
 			"--write.max-memory=" + pick("2MiB", "64MiB"),
 			"--write.max-future=0", // a clock may be years behind
+			"--web.enable-otlp-receiver",
 			"--store.cache=16MiB",
 			"--web.drain-timeout=5s",
 		}, draw(pick)...)
@@ -153,15 +154,14 @@ func (x *torture) run(long time.Duration) {
 			x.round(fmt.Sprintf("round %d.%d", era, round), x.drawRound(random))
 		}
 		stop()
-		x.readBack(era, x.nodes...)
-		x.verdict()
+		x.readBack(era)
 	}
 	for _, d := range x.nodes {
 		d.kill()
 		d.wake()
 	}
 	x.recover("a kill of all")
-	x.readBack(-1, x.nodes...)
+	x.readBack(-1)
 	for _, d := range x.nodes {
 		if err := d.terminate(); err != nil {
 			t.Errorf("%s, asked to end at last: %v", d.name, err)
@@ -169,8 +169,7 @@ func (x *torture) run(long time.Duration) {
 		d.wake()
 	}
 	x.recover("a clean end of all")
-	x.readBack(-1, x.nodes...)
-	x.verdict()
+	x.readBack(-1)
 	t.Logf("in %v: %v", time.Since(x.started).Round(time.Second), &x.counts)
 }
 
@@ -200,7 +199,9 @@ func (x *torture) begin(era int) (stop func()) {
 	for _, s := range x.senders {
 		s.begin(era)
 		for kept := max(era-tortureErasKept+1, 0); kept <= era; kept++ {
-			groups = append(groups, group{s.sender, kept})
+			for _, content := range contents(s.kind) {
+				groups = append(groups, group{s.sender, kept, content})
+			}
 		}
 	}
 	x.groups.Store(&groups)
@@ -284,7 +285,7 @@ func (x *torture) recover(what string) {
 	for _, d := range x.nodes {
 		r := tortureReader{torture: x, node: d, client: http.DefaultClient}
 		mint, maxt := x.span()
-		for _, how := range tortureAccesses {
+		for _, how := range accesses[probe.content] {
 			x.until(begun, what, d.name+" reads that back", func(ctx context.Context) error {
 				return r.read(ctx, d.url(), how, probe, mint, maxt)
 			})
@@ -295,13 +296,21 @@ func (x *torture) recover(what string) {
 	x.t.Logf("%s: all is well after %v; %v", what, time.Since(begun).Round(10*time.Millisecond), &x.counts)
 }
 
-// until waits for what has to be within the time of recovery.
+// until waits for what has to be within the time of recovery, and ends the test if it is not.
 func (x *torture) until(begun time.Time, after, what string, cond func(ctx context.Context) error) {
 	x.t.Helper()
-	if err := child.Until(x.t.Context(), max(time.Until(begun.Add(tortureRecovery)), 5*time.Second), cond); err != nil {
-		x.problem("after %s: not within %v: %s: %v", after, tortureRecovery, what, err)
+	if !x.await(begun, after, what, cond) {
 		x.verdict()
 	}
+}
+
+// await is until that notes a problem only. It may be called by any goroutine.
+func (x *torture) await(begun time.Time, after, what string, cond func(ctx context.Context) error) bool {
+	err := child.Until(x.t.Context(), max(time.Until(begun.Add(tortureRecovery)), 5*time.Second), cond)
+	if err != nil {
+		x.problem("after %s: not within %v: %s: %v", after, tortureRecovery, what, err)
+	}
+	return err == nil
 }
 
 // measure looks at the memory and the goroutines of a promtsd.
@@ -321,21 +330,30 @@ func (x *torture) measure(d *tortureNode) {
 
 // readBack reads all of an era, or of all eras that are kept, from each node in every way: nothing may be missing, and
 // nobody may warn.
-func (x *torture) readBack(era int, nodes ...*tortureNode) {
+func (x *torture) readBack(era int) {
 	begun := time.Now()
 	mint, maxt := x.span()
-	for _, g := range *x.groups.Load() {
-		if era >= 0 && g.era != era {
-			continue
-		}
-		for _, d := range nodes {
-			r := tortureReader{torture: x, node: d, client: http.DefaultClient}
-			for _, how := range tortureAccesses {
-				x.until(time.Now(), "that", fmt.Sprintf("%s reads back sender %d, era %d by %s", d.name, g.sender, g.era, how),
-					func(ctx context.Context) error { return r.read(ctx, d.url(), how, g, mint, maxt) })
+	var reads sync.WaitGroup
+	for _, d := range x.nodes {
+		r := tortureReader{torture: x, node: d, client: http.DefaultClient}
+		reads.Go(func() {
+			for _, g := range *x.groups.Load() {
+				if era >= 0 && g.era != era {
+					continue
+				}
+				for _, how := range accesses[g.content] {
+					what := fmt.Sprintf("%s reads back sender %d, era %d by %s", d.name, g.sender, g.era, how)
+					if !x.await(time.Now(), "that", what, func(ctx context.Context) error {
+						return r.read(ctx, d.url(), how, g, mint, maxt)
+					}) {
+						return
+					}
+				}
 			}
-		}
+		})
 	}
+	reads.Wait()
+	x.verdict()
 	x.t.Logf("all was read back in %v", time.Since(begun).Round(10*time.Millisecond))
 }
 
