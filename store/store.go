@@ -25,10 +25,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -149,6 +151,16 @@ type Cell struct {
 type Row struct {
 	Key   []byte
 	Cells []Cell
+}
+
+// Clone is the row in memory of its own, which stays valid when the iteration that it came from goes on.
+func (r Row) Clone() Row {
+	out := Row{bytes.Clone(r.Key), slices.Clone(r.Cells)}
+	for i := range out.Cells {
+		c := &out.Cells[i]
+		c.Qualifier, c.Value = bytes.Clone(c.Qualifier), bytes.Clone(c.Value)
+	}
+	return out
 }
 
 // Column selects a family or one cell of it.

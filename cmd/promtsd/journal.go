@@ -137,9 +137,11 @@ func retryConfig(st store.Store, s catalog.Settings, embedded bool, env environm
 	return ingest.Config{
 		Store: st, Settings: s, Logger: env.logger, Now: time.Now, CacheSize: 10_000, Alone: embedded,
 		UIDs: uid.New(uid.Config{Store: st, Table: s.Tables.UID, Schema: s.Schema, Names: s.Names, Logger: env.logger}),
-		Hold: ingest.Hold{Time: time.Hour, MaxMemory: math.MaxInt64, Merge: embedded, Decode: new(wire.BlockDecoder).Decode},
+		Hold: ingest.Hold{Time: time.Hour, MaxMemory: math.MaxInt64, Merge: embedded, NewDecoder: newBlockDecoder},
 	}
 }
+
+func newBlockDecoder() ingest.Decoder { return new(wire.BlockDecoder) }
 
 // retry replays entries, and says what became of each. Those that stay in quarantine are an error.
 func retry(ctx context.Context, env environment, c ingest.Config, entries []journal.Quarantined) error {

@@ -26,7 +26,6 @@ import (
 	"github.com/promtsd/promtsd/adapter"
 	"github.com/promtsd/promtsd/adapter/api"
 	"github.com/promtsd/promtsd/adapter/peer"
-	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
@@ -333,7 +332,7 @@ func (f *serveFlags) appender(c ingest.Config) (*ingest.Appender, error) {
 	// next major compaction, and OpenTSDB can do the same there.
 	c.Hold.Merge = f.store.embedded()
 	c.Hold.MaxMemory = int64(f.maxHeld)
-	c.Hold.Decode = new(wire.BlockDecoder).Decode
+	c.Hold.NewDecoder = newBlockDecoder
 	if !c.Alone {
 		var err error
 		if c.Hold.Address, err = f.internalURL(); err != nil {

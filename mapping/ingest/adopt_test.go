@@ -20,7 +20,7 @@ func TestTakeOver_LaterSamplesCount(t *testing.T) {
 					journalRoad(c)
 					c.Alone, c.Hold.Time, c.Hold.Term = false, hold, 200*time.Millisecond
 				})
-				*db.clock = clock
+				db.clock.Store(clock)
 				if err := db.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}

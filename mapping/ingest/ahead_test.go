@@ -22,7 +22,7 @@ func TestStart_CellTimestampsGoOnAboveThoseGivenBefore(t *testing.T) {
 			st := storetest.NewMem()
 			for round := range 4 {
 				db := open(t, st, nil, change)
-				*db.clock += int64(round) * 21
+				db.clock.Add(int64(round) * 21)
 				if err := db.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -93,7 +93,7 @@ func TestAppend_LaterSamplesCountThoughTheClockStepsBack(t *testing.T) {
 				}
 				for step := range 6 {
 					clock := now - int64(step)*3600_000
-					*db.clock = clock
+					db.clock.Store(clock)
 					db.append(t, raw("__name__", "m"), sample(now-mapping.HourMs*24, float64(step)+0.5), sample(clock, 1))
 					if step%2 == 0 {
 						if err := db.FlushAll(t.Context()); err != nil {
@@ -102,7 +102,7 @@ func TestAppend_LaterSamplesCountThoughTheClockStepsBack(t *testing.T) {
 					}
 					if after := next(t, db); after != db {
 						db = after
-						*db.clock = clock - 1800_000
+						db.clock.Store(clock - 1800_000)
 						if err := db.Start(t.Context()); err != nil {
 							t.Fatal(err)
 						}
@@ -126,9 +126,9 @@ func TestAppend_JudgesTheFutureByTheClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	const years = 5 * 365 * 24 * mapping.HourMs
-	*db.clock = now + years
+	db.clock.Store(now + years)
 	db.append(t, raw("__name__", "m"), sample(now, 1), sample(now+years, 1))
-	*db.clock = now
+	db.clock.Store(now)
 	db.append(t, raw("__name__", "m"), sample(now, 2), sample(now+limits.Future.Milliseconds(), 1))
 	var req mapping.WriteRequest
 	add(&req, raw("__name__", "m"), sample(now+limits.Future.Milliseconds()+1, 1))
@@ -159,7 +159,7 @@ func TestAppend_ReservesArrivalTimesRarely(t *testing.T) {
 	db.append(t, raw("__name__", "m"), sample(now, 1))
 	before := st.Calls(storetest.CheckAndPut)
 	for i := range int64(10_000) {
-		*db.clock = now + i
+		db.clock.Store(now + i)
 		db.append(t, raw("__name__", "m"), sample(now+i, 1))
 	}
 	if n := st.Calls(storetest.CheckAndPut) - before; n > 12 {

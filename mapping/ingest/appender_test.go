@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ type database struct {
 	*ingest.Appender
 	store    store.Store
 	settings catalog.Settings
-	clock    *int64
+	clock    *atomic.Int64
 }
 
 var limits = ingest.Limits{Labels: 70, LabelName: 40, LabelValue: 50, Future: 10 * time.Minute}
@@ -49,13 +50,13 @@ func open(t testing.TB, st store.Store, asked map[string]string, change func(*in
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := &database{store: st, settings: settings, clock: new(int64)}
-	*db.clock = now
+	db := &database{store: st, settings: settings, clock: new(atomic.Int64)}
+	db.clock.Store(now)
 	uids := uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names})
 	t.Cleanup(uids.Close)
 	c := ingest.Config{
 		Store: st, Settings: settings, UIDs: uids, Limits: limits, CacheSize: 10_000,
-		Now: func() time.Time { return time.UnixMilli(*db.clock) },
+		Now: func() time.Time { return time.UnixMilli(db.clock.Load()) },
 	}
 	if change != nil {
 		change(&c)
@@ -321,7 +322,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		*db.clock++
+		db.clock.Add(1)
 		if _, err := db.Append(b.Context(), &req); err != nil {
 			b.Fatal(err)
 		}

@@ -236,7 +236,7 @@ func TestReplay_OfWhatStandsBeside(t *testing.T) {
 	}
 	for _, change := range []func(*ingest.Config){journalRoad, func(c *ingest.Config) { c.Alone = true }} {
 		db = open(t, st, nil, change)
-		*db.clock += 1000
+		db.clock.Add(1000)
 		start(t, db)
 		if after, _ := exemplarsOf(t, db); !slices.Equal(after, before) {
 			t.Errorf("after the replay %q are kept, want %q", after, before)

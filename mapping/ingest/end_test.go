@@ -78,19 +78,19 @@ func TestStart_SaysHowFarAReplayIs(t *testing.T) {
 	first.Abandon()
 
 	var second *database
-	var said string
+	var said atomic.Value
 	second = open(t, st, nil, func(c *ingest.Config) {
 		journalRoad(c)
 		c.Apply = func(ctx context.Context, b *store.Batch) error {
-			said = second.Replaying()
+			said.Store(second.Replaying())
 			return st.Apply(ctx, b)
 		}
 	})
 	if err := second.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(said, fmt.Sprintf(" of %d entries", entries)) {
-		t.Errorf("while it replays it says %q, want how many of %d entries", said, entries)
+	if text, _ := said.Load().(string); !strings.Contains(text, fmt.Sprintf(" of %d entries", entries)) {
+		t.Errorf("while it replays it says %q, want how many of %d entries", text, entries)
 	}
 	if said := second.Replaying(); said != "" {
 		t.Errorf("when it has replayed it says %q", said)

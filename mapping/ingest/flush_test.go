@@ -36,7 +36,7 @@ func TestFlush_UnreadableRowHoldsUpNoOther(t *testing.T) {
 				db.append(t, raw("__name__", "m", "s", fmt.Sprint(i)), sample(hour+m*60_000, float64(m)))
 			}
 		}
-		*db.clock = at
+		db.clock.Store(at)
 		if err := db.FlushAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -25,8 +25,7 @@ type Hold struct {
 	Term    time.Duration // of this writer's lease; default 15 s
 	Address string        // where this process answers other promtsd for the samples it holds; empty: nowhere
 
-	// Decode reads a body that a request came with. It is used for replay.
-	Decode func(form byte, body []byte, req *mapping.WriteRequest) error
+	NewDecoder func() Decoder // of the bodies that are replayed
 }
 
 const defaultTerm = 15 * time.Second

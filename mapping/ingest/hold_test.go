@@ -87,9 +87,9 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 			c.Hold.Merge, c.CacheSize = merge, cacheSize
 		}
 		db := open(t, st, nil, change)
-		clock := *db.clock
+		clock := db.clock.Load()
 		start := func() {
-			*db.clock = clock
+			db.clock.Store(clock)
 			if err := db.Start(t.Context()); err != nil {
 				rt.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 		steps := rapid.IntRange(1, 30).Draw(rt, "steps")
 		for range steps {
 			clock += int64(rapid.IntRange(0, 5).Draw(rt, "ms"))
-			*db.clock = clock
+			db.clock.Store(clock)
 			switch rapid.SampledFrom([]string{
 				"append", "append", "append", "flush", "kill", "stop", "wait", "direct", "step back", "take over",
 			}).Draw(rt, "step") {
@@ -176,7 +176,7 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 			case "take over": // by another process, before a new one starts
 				db.Abandon()
 				other := open(t, st, nil, func(c *ingest.Config) { change(c); c.Alone = false })
-				*other.clock = clock
+				other.clock.Store(clock)
 				leases, err := journal.Leases(rt.Context(), st, catalog.DefaultTables())
 				if err != nil {
 					rt.Fatal(err)
@@ -190,10 +190,10 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 				start()
 			case "step back":
 				clock -= int64(rapid.IntRange(1, 40_000).Draw(rt, "back"))
-				*db.clock = clock
+				db.clock.Store(clock)
 			case "wait":
 				clock += int64(rapid.IntRange(1, 80).Draw(rt, "minutes")) * 60_000
-				*db.clock = clock
+				db.clock.Store(clock)
 			}
 			// TSUIDs are assigned in order of arrival, so they are learned by asking.
 			got := db.all(t)
@@ -268,7 +268,7 @@ func TestJournalRoad_ManyPointsToACell(t *testing.T) {
 	}
 	hour := int64(mapping.BaseTime(now)) * 1000
 	for i := range int64(240) {
-		*db.clock = hour + i*15_000
+		db.clock.Store(hour + i*15_000)
 		db.append(t, raw("__name__", "m"), sample(hour+i*15_000, float64(i)*0.5))
 		if i%20 == 19 {
 			if err := db.FlushAll(t.Context()); err != nil {
@@ -279,7 +279,7 @@ func TestJournalRoad_ManyPointsToACell(t *testing.T) {
 	if got := cellsOf(t, db.store, "tsdb"); got != 12 {
 		t.Errorf("240 samples flushed every 20 are %d cells, want 12", got)
 	}
-	*db.clock = hour + mapping.HourMs
+	db.clock.Store(hour + mapping.HourMs)
 	if err := db.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

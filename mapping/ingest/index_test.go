@@ -44,7 +44,7 @@ func TestAppend_IndexRowsComeWithTheFirstSampleOfADayOnly(t *testing.T) {
 		{[]int64{now + 200*day}, "promtsd tsdb"},
 	} {
 		spy.seen = nil
-		*db.clock = now + 300*day
+		db.clock.Store(now + 300*day)
 		var samples []mapping.Sample
 		for _, at := range c.times {
 			samples = append(samples, sample(at, 1))

@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,9 +155,9 @@ func TestHeld_IsNothingInTheEnd(t *testing.T) {
 			at := now - int64(i%7)*mapping.HourMs + int64(round)
 			db.append(t, raw("__name__", "m", "s", fmt.Sprint(i%500)), sample(at, 1), sample(at-2*mapping.HourMs, 2))
 		}
-		*db.clock += 1000
+		db.clock.Add(1000)
 	}
-	*db.clock += 2 * mapping.HourMs // all is merged
+	db.clock.Add(2 * mapping.HourMs) // all is merged
 	for range 2 {
 		if err := db.FlushAll(t.Context()); err != nil {
 			t.Fatal(err)
@@ -233,5 +234,56 @@ func TestAppend_ManyHoursOfASeriesNewestFirst(t *testing.T) {
 	t.Logf("20,000 hours take %v, 400,000 take %v", few, many)
 	if many > 20*8*few+time.Second {
 		t.Errorf("20,000 hours of a series take %v, and 20 times as many %v", few, many)
+	}
+}
+
+// A replay of more than fits into --write.max-memory stores on its way, as often as need be.
+func TestStart_ReplaysInBoundedMemory(t *testing.T) {
+	const series, scrapes, most = 500, 300, 1 << 20
+	st := storetest.NewMem()
+	died := open(t, st, nil, journalRoad)
+	if err := died.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for scrape := range int64(scrapes) {
+		died.clock.Store(now + scrape*1000)
+		var req mapping.WriteRequest
+		for i := range series {
+			add(&req, raw("__name__", "m", "s", fmt.Sprint(i)), sample(now+scrape*1000, float64(i)+1/float64(scrape+1)))
+		}
+		if _, err := died.Append(t.Context(), &req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	died.Abandon()
+
+	registry := prometheus.NewRegistry()
+	spied := &spyOnApply{Store: st}
+	next := open(t, spied, nil, func(c *ingest.Config) {
+		journalRoad(c)
+		c.Hold.MaxMemory, c.Registerer = most, registry
+	})
+	next.clock.Store(now + scrapes*1000)
+	var peak atomic.Int64
+	spied.before = func() {
+		held := int64(gauge(t, registry, "promtsd_ingest_held_bytes"))
+		for last := peak.Load(); held > last && !peak.CompareAndSwap(last, held); last = peak.Load() {
+		}
+	}
+	if err := next.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if held := peak.Load(); held > most || held < most/4 {
+		t.Errorf("%d bytes of samples were held at most, want no more than %d and a good part of that", held, most)
+	}
+	found := 0
+	for _, samples := range next.all(t) {
+		found += len(samples)
+	}
+	if found != series*scrapes {
+		t.Errorf("%d samples are there, want %d", found, series*scrapes)
+	}
+	if err := next.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -68,6 +68,11 @@ func inQuarantine(t *testing.T, st store.Store) []journal.Quarantined {
 	return entries
 }
 
+// newer is the decoder of a promtsd that is older than the entries.
+type newer struct{}
+
+func (newer) Decode(byte, []byte, *mapping.WriteRequest) error { return mapping.ErrNewer }
+
 // Whatever is wrong with one entry, the others are stored, promtsd starts, and the entry is kept until it can be replayed.
 func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 	for _, c := range []struct {
@@ -109,7 +114,7 @@ func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 			var config ingest.Config
 			db := open(t, st, nil, func(c *ingest.Config) {
 				journalRoad(c)
-				c.Hold.Decode = func(form byte, _ []byte, _ *mapping.WriteRequest) error { return mapping.ErrNewer }
+				c.Hold.NewDecoder = func() ingest.Decoder { return newer{} }
 				config = *c
 			})
 			if err := db.Start(t.Context()); err != nil {

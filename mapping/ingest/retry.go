@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/promtsd/promtsd/mapping/journal"
 )
@@ -10,7 +11,8 @@ import (
 // Appender on the journal road; one that runs on the store may go on.
 func Retry(ctx context.Context, c Config, writer journal.ID, number uint64) (samples int, ok bool, err error) {
 	a := New(c)
-	r := &replayer{a: a, single: true, samples: &samples}
+	var stored atomic.Int64
+	r := &replayer{a: a, single: true, samples: &stored}
 	ok, err = journal.Retry(ctx, a.journalConfig(1), writer, number, r)
-	return samples, ok, err
+	return int(stored.Load()), ok, err
 }

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
-
-	"github.com/klauspost/compress/s2"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/journal"
@@ -258,13 +257,13 @@ func (a *Appender) takeOverDead(ctx context.Context, watch *journal.Watch, id jo
 
 // replayOrphans replays entries without a lease.
 func (a *Appender) replayOrphans(ctx context.Context) error {
-	samples := 0
+	var samples atomic.Int64
 	done, err := journal.ReplayOrphans(ctx, a.journalConfig(1), func() journal.Replayer {
 		return &replayer{a: a.apart(), single: true, samples: &samples}
 	})
 	if done.Entries+done.Quarantined > 0 {
 		a.Logger.Warn("replayed journal entries without a lease", "entries", done.Entries, "bytes", done.Bytes,
-			"samples", samples, "quarantined", done.Quarantined)
+			"samples", samples.Load(), "quarantined", done.Quarantined)
 	}
 	return err
 }
@@ -282,7 +281,7 @@ func (a *Appender) apart() *Appender {
 // takeOver takes over the journal of a writer that is dead.
 func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID) error {
 	begin := time.Now()
-	samples := 0
+	var samples atomic.Int64
 	r := &replayer{a: a, samples: &samples}
 	if !a.Alone {
 		r.a = a.apart() // samples that came here since are later than those of the journal
@@ -291,7 +290,7 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 	done, ok, err := journal.Adopt(ctx, a.journalConfig(1), l, id, r, func(done journal.Adopted) {
 		a.replaying.Store(&replaying{l.Writer, done})
 		elapsed := time.Since(begin)
-		attrs := []any{"writer", l.Writer, "entries", done.Entries, "of", done.Of, "bytes", done.Bytes, "samples", samples,
+		attrs := []any{"writer", l.Writer, "entries", done.Entries, "of", done.Of, "bytes", done.Bytes, "samples", samples.Load(),
 			"elapsed", elapsed.Round(time.Millisecond)}
 		if done.Entries > 0 {
 			left := time.Duration(float64(elapsed) * float64(done.Of-done.Entries) / float64(done.Entries))
@@ -308,7 +307,7 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 	}
 	if ok {
 		a.Logger.Info("took a journal over", "writer", l.Writer, "entries", done.Entries, "bytes", done.Bytes,
-			"samples", samples, "quarantined", done.Quarantined, "elapsed", time.Since(begin).Round(time.Millisecond))
+			"samples", samples.Load(), "quarantined", done.Quarantined, "elapsed", time.Since(begin).Round(time.Millisecond))
 	}
 	return nil
 }
@@ -336,79 +335,3 @@ func (a *Appender) entriesLeft() float64 {
 	}
 	return float64(max(0, r.done.Of-r.done.Entries-r.done.Quarantined))
 }
-
-// replayer puts the samples of a journal that is taken over where those of requests go.
-type replayer struct {
-	a       *Appender
-	single  bool // there are no entries before and after
-	req     mapping.WriteRequest
-	job     job
-	flat    []byte
-	samples *int // that were replayed
-}
-
-// Replay implements journal.Replayer.
-func (r *replayer) Replay(ctx context.Context, e *journal.Entry) error {
-	a := r.a
-	err := r.decode(e)
-	if err != nil {
-		return err
-	}
-	r.req.NeedMetricName = e.NeedMetricName
-	t := terms{now: e.Arrived, latest: e.Latest, limits: Limits{
-		Labels: e.MaxLabels, LabelName: e.MaxLabelName, LabelValue: e.MaxLabelValue, RefuseInfinities: e.RefuseInfinities,
-	}}
-	if !r.single {
-		// The cells shall count over those that were flushed in the very millisecond in which the request came. Of a single
-		// entry nobody knows whether it came before or after these.
-		t.now++
-	}
-	defer r.job.reset()
-	var result mapping.WriteResult
-	if err := a.find(ctx, &r.job, &r.req, t, &result); err != nil {
-		return err
-	}
-	r.req.Metadata = r.req.Metadata[:0] // what was acknowledged is durable, and may have been replaced since
-	a.putBeside(&r.job, &r.req, t, &result)
-	if a.Hold.Time == 0 {
-		err = a.direct(ctx, &r.job, &r.req, t, &result)
-	} else {
-		// Finish waits for the flush. Until then an own journal that goes on in the same rows is kept as a whole.
-		a.place(&r.job, &r.req, t, 0, &result)
-		err = a.applyIndex(ctx, &r.job)
-	}
-	*r.samples += result.Written + result.Histograms
-	if n := result.Refused[mapping.ReasonUIDDamaged]; n > 0 && err == nil && !e.UIDsDamaged {
-		err = &journal.EntryError{Class: journal.BadUID, Err: fmt.Errorf("%d of its samples are not stored, first of %w", n, firstDamage(&result))}
-	}
-	return err
-}
-
-// decode takes the body of an entry apart.
-func (r *replayer) decode(e *journal.Entry) error {
-	var err error
-	switch e.Form {
-	case mapping.FormFlat:
-		err = r.req.ParseFlat(e.Body)
-	case mapping.FormFlatBlock:
-		if r.flat, err = s2.Decode(r.flat[:cap(r.flat)], e.Body); err == nil {
-			err = r.req.ParseFlat(r.flat)
-		}
-	default:
-		err = r.a.Hold.Decode(e.Form, e.Body, &r.req)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, mapping.ErrNewer):
-		return &journal.EntryError{Class: journal.Newer, Err: err}
-	default:
-		return &journal.EntryError{Class: journal.Damaged, Err: fmt.Errorf("%w: its body cannot be read: %w", mapping.ErrCorrupt, err)}
-	}
-}
-
-// Full implements journal.Replayer.
-func (r *replayer) Full() bool { return r.a.Hold.Time > 0 && r.a.short() }
-
-// Finish implements journal.Replayer.
-func (r *replayer) Finish(ctx context.Context) error { return r.a.flushAll(ctx) }

@@ -72,3 +72,16 @@ func (s *worn) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error]
 	}
 	return s.Store.Get(ctx, g)
 }
+
+// spyOnApply calls a function before each batch.
+type spyOnApply struct {
+	store.Store
+	before func()
+}
+
+func (s *spyOnApply) Apply(ctx context.Context, b *store.Batch) error {
+	if s.before != nil {
+		s.before()
+	}
+	return s.Store.Apply(ctx, b)
+}

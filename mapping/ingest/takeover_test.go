@@ -74,7 +74,7 @@ func TestTakeOver_OfALivingWriterLosesNothing(t *testing.T) {
 	})
 	for i := range int64(4000) {
 		at, v := now+i%50, float64(i)
-		*living.clock = now + i
+		living.clock.Store(now + i)
 		if try(t, living, raw("__name__", "m"), sample(at, v)) == nil {
 			want[at] = v
 			acknowledged++
@@ -136,7 +136,7 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 				t.Fatal(err)
 			}
 			write := func(clock int64, samples ...mapping.Sample) {
-				*db.clock = clock
+				db.clock.Store(clock)
 				db.append(t, raw("__name__", "m"), samples...)
 			}
 			write(now, sample(now, 1), sample(now+1, 1), sample(now+2, 1))

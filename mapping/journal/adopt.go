@@ -3,11 +3,8 @@ package journal
 import (
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
-	"math"
 	"sync"
 	"time"
 
@@ -16,12 +13,13 @@ import (
 
 // Replayer takes the entries of a journal that is taken over.
 type Replayer interface {
-	// Replay takes one entry, in the order in which they were written. An *EntryError says that the entry is at fault: what
-	// can be taken of it was.
-	Replay(ctx context.Context, e *Entry) error
-	// Full says that Finish is to be called before the next entry.
+	// Replay takes one entry, which is its own until it returns. Entries are replayed several at a time: what depends on the order
+	// in which they were written is done between turn.Wait and turn.Pass. An *EntryError says that the entry is at fault: what can
+	// be taken of it was.
+	Replay(ctx context.Context, e *Entry, turn *Turn) error
+	// Full says that Finish is to be called before more entries are taken. It may be called while entries are replayed.
 	Full() bool
-	// Finish makes the samples of all entries so far durable in the data table.
+	// Finish makes the samples of all entries so far durable in the data table. Meanwhile none is replayed.
 	Finish(ctx context.Context) error
 }
 
@@ -178,124 +176,42 @@ func deleteRow(b *store.Batch, table string, row store.Row) {
 // replay hands the entries from a number on to the replayer. Those below the frontier are in the data table already: the writer
 // died before it had deleted them.
 func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopted)) (done Adopted, err error) {
-	rows := rowReplay{Config: &a.Config, done: &done}
+	rows := rowReplay{Config: &a.Config}
 	last, err := rows.last(ctx, a.writer, from)
 	if err != nil {
 		return done, err
 	}
-	done.Of = int(last + 1 - min(max(from, a.stored), last+1))
-	progress(done)
+	rows.done.Of = int(last + 1 - min(max(from, a.stored), last+1))
+	progress(rows.sum())
 	report := time.Now()
+	several := rows.several(ctx, a.replayer)
+	defer several.wait()
 	for row, err := range rows.scan(ctx, a.writer, from) {
 		if err != nil {
-			return done, err
+			return rows.sum(), err
 		}
 		number := binary.BigEndian.Uint64(row.Key[8:])
 		if number >= a.stored {
-			if err := rows.replay(ctx, row, a.replayer); err != nil {
-				return done, err
+			if err := several.begin(row); err != nil {
+				return rows.sum(), err
 			}
 			a.stored = number + 1
 		}
 		a.forget(row)
 		if time.Since(report) > 2*time.Second {
 			report = time.Now()
-			progress(done)
+			progress(rows.sum())
 		}
 		if a.replayer.Full() {
+			if err := several.wait(); err != nil {
+				return rows.sum(), err
+			}
 			if err := a.checkpoint(ctx); err != nil {
-				return done, err
+				return rows.sum(), err
 			}
+			several = rows.several(ctx, a.replayer)
 		}
 	}
-	return done, nil
-}
-
-// rowReplay replays rows of the journal's table, one after the other.
-type rowReplay struct {
-	*Config
-	done  *Adopted
-	value []byte // of an entry in several pieces
-}
-
-// scan yields the entries of a writer from a number on.
-func (r *rowReplay) scan(ctx context.Context, writer ID, from uint64) iter.Seq2[store.Row, error] {
-	scan := store.Scan{Table: r.Tables.Journal(), Ranges: []store.Range{{
-		Start: entryRow(writer, from), Stop: entryRow(writer, ^uint64(0)),
-	}}}
-	return func(yield func(store.Row, error) bool) {
-		for row, err := range r.Store.Scan(ctx, scan) {
-			if err == nil && len(row.Key) != entryRowBytes {
-				r.Logger.Warn("a row of the journal is none of an entry's; left alone", "table", scan.Table,
-					"row", hex.EncodeToString(row.Key))
-				continue
-			}
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
-}
-
-// last is the number of the last entry of a writer; without one from a number on, the number before it. It takes some looks, each at
-// one entry.
-func (r *rowReplay) last(ctx context.Context, writer ID, from uint64) (uint64, error) {
-	below, beyond := max(from, 1)-1, uint64(math.MaxUint64) // there are entries up to below, and none from beyond on
-	for step := uint64(1); below+1 < beyond; step *= 2 {
-		at := below + step
-		if beyond < math.MaxUint64 {
-			at = below + (beyond-below)/2
-		}
-		jump := store.Scan{Table: r.Tables.Journal(), Limit: 1, Ranges: []store.Range{{
-			Start: entryRow(writer, at), Stop: entryRow(writer, math.MaxUint64),
-		}}}
-		found := false
-		for row, err := range r.Store.Scan(ctx, jump) {
-			if err != nil {
-				return 0, err
-			}
-			if found = len(row.Key) >= entryRowBytes; found {
-				below = binary.BigEndian.Uint64(row.Key[8:])
-			}
-		}
-		if !found {
-			beyond = at
-		}
-	}
-	return below, nil
-}
-
-// replay hands an entry to the replayer. One that is at fault itself goes into quarantine.
-func (r *rowReplay) replay(ctx context.Context, row store.Row, to Replayer) error {
-	var e Entry
-	err := r.replayEntry(ctx, row, &e, to)
-	if errors.Is(err, errUnfinished) {
-		r.Logger.Warn("left out a journal entry", "row", hex.EncodeToString(row.Key), "err", err)
-		return nil
-	}
-	if bad, ok := errors.AsType[*EntryError](err); ok {
-		r.done.Quarantined++
-		return quarantine(ctx, *r.Config, row, &e, bad)
-	}
-	if err != nil {
-		return fmt.Errorf("replay journal entry %d: %w", binary.BigEndian.Uint64(row.Key[8:]), err)
-	}
-	r.done.Entries++
-	r.done.Bytes += len(e.Body)
-	return nil
-}
-
-// replayEntry fills e in, and hands it to the replayer.
-func (r *rowReplay) replayEntry(ctx context.Context, row store.Row, e *Entry, to Replayer) error {
-	value, err := join(r.value, row.Cells)
-	if err != nil {
-		return err
-	}
-	if len(row.Cells) > 1 {
-		r.value = value
-	}
-	if *e, err = ParseEntry(value); err != nil {
-		return err
-	}
-	return to.Replay(ctx, e)
+	err = several.wait()
+	return rows.sum(), err
 }

@@ -79,23 +79,34 @@ func entries(t testing.TB, st store.Store) int {
 	return n
 }
 
-// recorder notes the bodies that are replayed.
+// recorder notes the bodies that are replayed, in the order of their turns.
 type recorder struct {
+	mu       sync.Mutex
 	bodies   []string
 	finished bool
 	err      error
-	full     int // after how many entries it is full; 0: never
+	full     int // so many entries fill it; 0: none do
+	stored   int // how many Finish has stored
 }
 
-func (r *recorder) Replay(_ context.Context, e *journal.Entry) error {
+func (r *recorder) Replay(ctx context.Context, e *journal.Entry, turn *journal.Turn) error {
+	if err := turn.Wait(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.bodies = append(r.bodies, string(e.Body))
 	return r.err
 }
 
-func (r *recorder) Full() bool { return r.full > 0 && len(r.bodies)%r.full == 0 }
+func (r *recorder) Full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.full > 0 && len(r.bodies)-r.stored >= r.full
+}
 
 func (r *recorder) Finish(context.Context) error {
-	r.finished = true
+	r.finished, r.stored = true, len(r.bodies)
 	return nil
 }
 

@@ -20,14 +20,15 @@ func ReplayOrphans(ctx context.Context, c Config, single func() Replayer) (done 
 	if err != nil {
 		return done, fmt.Errorf("look for entries without a lease: %w", err)
 	}
-	rows := rowReplay{Config: &c, done: &done}
+	rows := rowReplay{Config: &c}
+	defer func() { done = rows.sum() }()
 	for _, id := range writers {
 		for row, err := range rows.scan(ctx, id, 0) {
 			if err != nil {
 				return done, fmt.Errorf("look for entries without a lease: %w", err)
 			}
 			r := single()
-			if err := rows.replay(ctx, row, r); err != nil {
+			if err := rows.replay(ctx, row, r, new(Turn)); err != nil {
 				return done, err
 			}
 			if err := r.Finish(ctx); err != nil {

@@ -178,7 +178,7 @@ func Retry(ctx context.Context, c Config, writer ID, number uint64, r Replayer) 
 			e, err = ParseEntry(value)
 		}
 		if err == nil {
-			err = r.Replay(ctx, &e)
+			err = r.Replay(ctx, &e, new(Turn))
 		}
 		why, bad := errors.AsType[*EntryError](err)
 		if errors.Is(err, errUnfinished) {

@@ -59,11 +59,14 @@ type scripted struct {
 	finish func()
 }
 
-func (s *scripted) Replay(ctx context.Context, e *journal.Entry) error {
+func (s *scripted) Replay(ctx context.Context, e *journal.Entry, turn *journal.Turn) error {
+	if err := turn.Wait(ctx); err != nil {
+		return err
+	}
 	if s.at != nil {
 		s.at(string(e.Body))
 	}
-	return s.recorder.Replay(ctx, e)
+	return s.recorder.Replay(ctx, e, turn)
 }
 
 func (s *scripted) Finish(ctx context.Context) error {
@@ -315,22 +318,26 @@ func TestAdopt_EndsWhenItIsTakenOver(t *testing.T) {
 func TestAdopt_GoesOnWhereAnotherEnded(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
-	write(t, w, "a", "b", "c", "d", "e")
+	var all []string
+	for i := range 40 {
+		all = append(all, fmt.Sprint("entry ", i))
+	}
+	write(t, w, all...)
 	failed := errors.New("no memory")
 	r := &scripted{recorder: recorder{full: 2}}
 	r.at = func(body string) {
-		if body == "e" {
+		if body == all[len(all)-1] {
 			r.err = failed
 		}
 	}
 	if ok, err := adopt(t, st, leases(t, st)[0], r); ok || !errors.Is(err, failed) {
 		t.Fatalf("adopt: %v, %v", ok, err)
 	}
-	if n, l := entries(t, st), leases(t, st)[0]; n != 1 || l.Frontier != 5 {
-		t.Errorf("%d entries are left, and the frontier is %d, want 1 and 5", n, l.Frontier)
+	if n, l := entries(t, st), leases(t, st)[0]; r.stored < 2 || n != len(all)-r.stored || l.Frontier != uint64(r.stored+1) {
+		t.Errorf("%d entries are left of %d, and the frontier is %d, after %d were stored", n, len(all), l.Frontier, r.stored)
 	}
 	next := &recorder{}
-	if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil || !slices.Equal(next.bodies, []string{"e"}) {
+	if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil || !slices.Equal(next.bodies, all[r.stored:]) {
 		t.Errorf("the next adopter: %v, %v, replayed %q", ok, err, next.bodies)
 	}
 }

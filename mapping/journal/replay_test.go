@@ -1,0 +1,157 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/journal"
+)
+
+// crowd is a Replayer that notes how many entries, and bytes of them, it has at a time.
+type crowd struct {
+	recorder
+	read func(body string) error // before its turn
+
+	mu                  sync.Mutex
+	entries, bytes      int
+	mostEntries, mostOf int
+}
+
+func (c *crowd) Replay(ctx context.Context, e *journal.Entry, turn *journal.Turn) error {
+	c.mu.Lock()
+	c.entries, c.bytes = c.entries+1, c.bytes+len(e.Body)
+	c.mostEntries, c.mostOf = max(c.mostEntries, c.entries), max(c.mostOf, c.bytes)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.entries, c.bytes = c.entries-1, c.bytes-len(e.Body)
+		c.mu.Unlock()
+	}()
+	time.Sleep(rand.N(time.Millisecond)) // in whatever order
+	if c.read != nil {
+		if err := c.read(string(e.Body)); err != nil {
+			return err
+		}
+	}
+	return c.recorder.Replay(ctx, e, turn)
+}
+
+// most is how many entries there were at a time.
+func (c *crowd) most() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mostEntries
+}
+
+func TestAdopt_ReplaysSeveralAtATimeInTheirOrder(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	var bodies []string
+	for i := range 100 {
+		bodies = append(bodies, fmt.Sprint("entry ", i))
+	}
+	write(t, w, bodies...)
+	second := make(chan struct{})
+	r := &crowd{recorder: recorder{full: 7}}
+	r.read = func(body string) error {
+		switch body {
+		case bodies[0]: // it is held up until the second is there, which hence does not wait for it
+			select {
+			case <-second:
+			case <-time.After(10 * time.Second):
+				t.Error("the second entry is not read while the first is")
+			}
+		case bodies[1]:
+			close(second)
+		case bodies[50]:
+			return &journal.EntryError{Class: journal.Damaged, Err: mapping.ErrCorrupt}
+		}
+		return nil
+	}
+	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil {
+		t.Fatalf("adopt: %v, %v", ok, err)
+	}
+	if want := slices.Delete(slices.Clone(bodies), 50, 51); !slices.Equal(r.bodies, want) {
+		t.Errorf("replayed %q, want %q", r.bodies, want)
+	}
+	if n := entries(t, st); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
+func TestAdopt_BoundsWhatItReplaysAtATime(t *testing.T) {
+	const mib = 1 << 20
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	var bodies []string
+	for range 5 {
+		bodies = append(bodies, strings.Repeat("x", 3*mib))
+	}
+	bodies = append(bodies, strings.Repeat("y", 9*mib), "small", strings.Repeat("z", 5*mib))
+	write(t, w, bodies...)
+	r := &crowd{}
+	alone := true
+	r.read = func(body string) error {
+		for began := time.Now(); r.most() < 2 && time.Since(began) < 10*time.Second; { // until a second one is there
+			time.Sleep(time.Millisecond)
+		}
+		if body[0] == 'y' {
+			time.Sleep(10 * time.Millisecond)
+			r.mu.Lock()
+			alone = r.entries == 1
+			r.mu.Unlock()
+		}
+		return nil
+	}
+	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil {
+		t.Fatalf("adopt: %v, %v", ok, err)
+	}
+	if !slices.Equal(r.bodies, bodies) {
+		t.Error("the entries are not those that were written, in their order")
+	}
+	if !alone || r.mostOf > 9*mib || r.most() < 2 {
+		t.Errorf("at most %d entries with %d bytes were replayed at a time; the one of 9 MiB alone: %v", r.most(), r.mostOf, alone)
+	}
+}
+
+// After an entry that could not be replayed none is placed: those after it may have replaced values of it.
+func TestAdopt_PlacesNothingAfterAFailure(t *testing.T) {
+	for round := range 20 {
+		st := newStore(t)
+		w := openWriter(t, config(st, time.Minute))
+		var bodies []string
+		for i := range 30 {
+			bodies = append(bodies, fmt.Sprint("entry ", i))
+		}
+		write(t, w, bodies...)
+		failed := errors.New("no answer")
+		r := &crowd{}
+		r.read = func(body string) error {
+			if body == bodies[round] {
+				return failed
+			}
+			return nil
+		}
+		if ok, err := adopt(t, st, leases(t, st)[0], r); ok || !errors.Is(err, failed) {
+			t.Fatalf("adopt: %v, %v", ok, err)
+		}
+		if len(r.bodies) > round || !slices.Equal(r.bodies, bodies[:len(r.bodies)]) || r.finished {
+			t.Errorf("entry %d failed, and %q were placed, stored: %v", round, r.bodies, r.finished)
+		}
+		if n := entries(t, st); n != len(bodies) {
+			t.Errorf("%d of %d entries are left", n, len(bodies))
+		}
+		next := &recorder{}
+		if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil || !slices.Equal(next.bodies, bodies) {
+			t.Errorf("the next adopter: %v, %v, replayed %q", ok, err, next.bodies)
+		}
+	}
+}
