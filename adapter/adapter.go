@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/time/rate"
 
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping"
@@ -101,6 +102,7 @@ type Handler struct {
 
 	reads     chan struct{} // holds one entry for each read that runs
 	responses sync.Pool     // *readBuffers
+	told      rate.Sometimes
 }
 
 // New returns a Handler.
@@ -135,6 +137,7 @@ func New(c Config) (*Handler, error) {
 		c.Now = time.Now
 	}
 	h := &Handler{config: c, mux: http.NewServeMux(), reads: make(chan struct{}, c.Read.MaxConcurrent)}
+	h.told.Interval = tellEvery
 	h.inFlight.max = int64(c.Write.MaxInFlightBytes)
 	h.blocks.New = func() any { return new([]byte) }
 	h.writes.New = func() any {

@@ -83,6 +83,7 @@ type fakeQuerier struct {
 	err    error                           // of Select
 	setErr error                           // of the set, after its last series
 	gate   func(ctx context.Context) error // called by each Next; nil: nothing
+	warns  []error                         // of the set
 
 	mu     sync.Mutex // guards asked and closed
 	asked  []string
@@ -96,7 +97,7 @@ func (q *fakeQuerier) Select(ctx context.Context, mint, maxt int64, labelsOnly b
 	if q.err != nil {
 		return nil, q.err
 	}
-	set := &fakeSet{querier: q, ctx: ctx, at: -1, labelsOnly: labelsOnly}
+	set := &fakeSet{querier: q, ctx: ctx, at: -1, labelsOnly: labelsOnly, warnings: q.warns}
 	for _, s := range q.series {
 		matches := true
 		for _, m := range ms {

@@ -141,12 +141,21 @@ func (h *Handler) each(ctx context.Context, q wire.ReadQuery, f func(query.Serie
 	return set.Err()
 }
 
+// tellEvery is how often the log says that samples may be missing: every dashboard asks again and again.
+const tellEvery = 10 * time.Second
+
 // warn tells of samples that may be missing in an answer: the protocol has no place for that.
 func (h *Handler) warn(set query.SeriesSet) {
-	for _, w := range set.Warnings() {
-		h.metrics.readWarnings.Inc()
-		h.config.Logger.Warn("samples may be missing in the answer to a remote read", "why", w)
+	warnings := set.Warnings()
+	if len(warnings) == 0 {
+		return
 	}
+	h.metrics.readWarnings.Add(float64(len(warnings)))
+	h.told.Do(func() {
+		for _, w := range warnings {
+			h.config.Logger.Warn("samples may be missing in the answer to a remote read", "why", w)
+		}
+	})
 }
 
 // sendSamples answers in the SAMPLES form, which is whole before its first byte is sent.

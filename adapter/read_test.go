@@ -209,6 +209,23 @@ func TestRead_NothingFoundIsAnEmptyAnswer(t *testing.T) {
 	}
 }
 
+// Every read that may lack samples is counted; the log is not filled with them.
+func TestRead_TellsOfMissingSamplesNowAndThen(t *testing.T) {
+	s := newServer(t, nil)
+	s.querier.warns = []error{errors.New("samples of 3 requests may be missing")}
+	for range 20 {
+		if _, err := s.read(t, formSamples, all()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(s.log.String(), "samples of 3 requests may be missing"); n != 1 {
+		t.Errorf("the log says it %d times, want once", n)
+	}
+	if n := s.metric(t, "promtsd_read_warnings_total"); n != 20 {
+		t.Errorf("%v warnings are counted, want 20", n)
+	}
+}
+
 func readBlock(t testing.TB, form prompb.ReadRequest_ResponseType, queries ...*prompb.Query) []byte {
 	t.Helper()
 	return block(t, &prompb.ReadRequest{

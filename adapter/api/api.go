@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/util/features"
 	"github.com/prometheus/prometheus/util/httputil"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
+	"golang.org/x/time/rate"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/query/promstore"
@@ -82,6 +83,7 @@ type Handler struct {
 	router *route.Router // the module's
 	otlp   http.Handler  // nil: not served
 	start  time.Time
+	told   rate.Sometimes // of warnings for which an answer has no place
 }
 
 // New returns a Handler. Close has to be called after it.
@@ -134,7 +136,7 @@ func New(c Config) (*Handler, error) {
 	}
 	known := enabled.registry(c)
 	parse := bounds.Parser{Parser: parser.NewParser(enabled.parser()), MaxBytes: c.MaxQueryBytes}
-	h := &Handler{config: c, start: c.Now(), parse: parse, router: route.New()}
+	h := &Handler{config: c, start: c.Now(), parse: parse, router: route.New(), told: rate.Sometimes{Interval: tellEvery}}
 	h.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:             c.Logger,
 		Reg:                c.Registerer,

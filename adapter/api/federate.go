@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -25,6 +26,9 @@ func (h *Handler) Version(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(h.config.Build) // the client went away
 }
+
+// tellEvery is how often the log says that samples may be missing: who federates asks again and again.
+const tellEvery = 10 * time.Second
 
 // Federate answers what Prometheus answers at /federate: the latest sample, not older than the lookback delta, of each series
 // that one of match[] selects, in an exposition format. Native histograms with exponential buckets are in those of protobuf
@@ -49,7 +53,9 @@ func (h *Handler) Federate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(warnings) > 0 {
-		h.config.Logger.Warn("samples may be missing in the answer to a federation", "warnings", warnings.AsErrors())
+		h.told.Do(func() {
+			h.config.Logger.Warn("samples may be missing in the answer to a federation", "warnings", warnings.AsErrors())
+		})
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
