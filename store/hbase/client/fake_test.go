@@ -63,6 +63,7 @@ type fakeRegion struct {
 	start, end string
 	id         uint64
 	server     int
+	damaged    bool // what hbase:meta has of it
 }
 
 func (r *fakeRegion) info() *wire.RegionInfo {
@@ -350,7 +351,11 @@ func (f *fake) meta(scan *wire.Scan, limit int) (answer, block []byte) {
 		}
 		r := &f.regions[i]
 		n := 1
-		add(r.info().Name(), wire.MetaFamily, wire.MetaRegionInfo, wire.AppendStoredRegionInfo(nil, r.info()))
+		info := wire.AppendStoredRegionInfo(nil, r.info())
+		if r.damaged {
+			info = info[:len(info)/2]
+		}
+		add(r.info().Name(), wire.MetaFamily, wire.MetaRegionInfo, info)
 		if r.server >= 0 {
 			n = 3
 			name := f.servers[r.server].name()

@@ -280,19 +280,22 @@ func (l *locator) load(ctx context.Context, name string, w *want) (found []*Regi
 }
 
 // list returns the regions of a table that hbase:meta has in a range of its rows, at most so many unless limit is 0.
-// whole says that there are no more.
+// whole says that there are no more. With a limit, neighbours that come along end at a row that cannot be read: it is the matter of those
+// who want that region.
 func (l *locator) list(
 	ctx context.Context, table wire.TableName, start, stop []byte, limit int,
 ) (found []*Region, whole bool, err error) {
-	rows := 0
+	rows, cut := 0, false
 	name := table.String()
 	err = l.scanMeta(ctx, &wire.Scan{Start: start, Stop: stop, Columns: metaColumns()}, limit, func(row metaRow) error {
 		rows++
 		region, of, err := row.region()
-		if err != nil {
+		cut = cut || err != nil && limit > 0 && rows > 1
+		switch {
+		case cut:
+		case err != nil:
 			return err
-		}
-		if of == table {
+		case of == table:
 			region.Table = name
 			found = append(found, region)
 		}
@@ -300,7 +303,7 @@ func (l *locator) list(
 	})
 	// By start key and id, not by the bytes of the names, in which a comma within a key would sort wrongly.
 	slices.SortStableFunc(found, func(a, b *Region) int { return bytes.Compare(a.Start, b.Start) })
-	return found, limit == 0 || rows < limit, err
+	return found, limit == 0 || rows < limit && !cut, err
 }
 
 // metaColumns are the columns of hbase:meta that say what a region is, and where.

@@ -93,11 +93,15 @@ func scanMetaOn(ctx context.Context, conn *rpc.Conn, scan *wire.Scan, limit int,
 			err = rows.add(response.Cells)
 		}
 		response.Release()
+		done := !answer.More || !answer.MoreInRegion || limit > 0 && rows.count >= limit
+		if err == nil && done {
+			err = rows.flush()
+		}
 		if err != nil {
 			return fmt.Errorf("scan %s: %w", wire.MetaTable, err)
 		}
-		if !answer.More || !answer.MoreInRegion || limit > 0 && rows.count >= limit {
-			return rows.flush()
+		if done {
+			return nil
 		}
 		if request.Scan != nil {
 			request = wire.ScanRequest{ScannerID: answer.ScannerID, Rows: metaRows}
@@ -143,5 +147,8 @@ func (a *metaAssembler) flush() error {
 			return nil // left behind by a region that is being removed
 		}
 	}
-	return a.yield(row)
+	if err := a.yield(row); err != nil {
+		return fmt.Errorf("row %q: %w", a.key, err)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -135,6 +136,23 @@ func TestLookup_ReadsNeighboursOnly(t *testing.T) {
 	defer f.mu.Unlock()
 	if f.lookups != lookups {
 		t.Errorf("its neighbours were looked up by %d more scans", f.lookups-lookups)
+	}
+}
+
+// A row of hbase:meta that cannot be read stops those who want its region, and not those who want the regions before and behind it.
+func TestLookup_UnreadableRowStopsNoNeighbour(t *testing.T) {
+	f, c := startFake(t, 1, func(cfg *client.Config) { cfg.OperationTimeout = 2 * time.Second }, "b", "c", "d", "e")
+	f.mu.Lock()
+	f.regions[2].damaged = true // from "c" on
+	f.mu.Unlock()
+	for _, row := range []string{"a", "b", "c", "d", "e"} {
+		var failed error
+		for _, err := range c.Get(t.Context(), client.Get{Table: "t", Rows: [][]byte{[]byte(row)}}) {
+			failed = err
+		}
+		if damaged := row == "c"; (failed != nil) != damaged || damaged && !strings.Contains(failed.Error(), `hbase:meta: row "t,c,`) {
+			t.Errorf("row %s: got error %v", row, failed)
+		}
 	}
 }
 
