@@ -14,7 +14,9 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
@@ -285,5 +287,40 @@ func TestStart_ReplaysInBoundedMemory(t *testing.T) {
 	}
 	if err := next.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// While the journal of another is replayed, the two together hold no more than one may.
+func TestTakeOver_HasAPartOfTheMemory(t *testing.T) {
+	const most = 4 << 20
+	st := storetest.NewMem()
+	died := open(t, st, nil, shared(time.Hour))
+	if err := died.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 500 {
+		died.append(t, raw("__name__", "m", "s", fmt.Sprint(i)), sample(now, 1))
+	}
+	died.Abandon()
+	leases, err := journal.Leases(t.Context(), st, catalog.DefaultTables())
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	spied := &spyOnApply{Store: st}
+	heir := open(t, spied, nil, func(c *ingest.Config) {
+		shared(time.Hour)(c)
+		c.Hold.MaxMemory, c.Registerer = most, registry
+	})
+	var during atomic.Int64
+	spied.before = func() { during.Store(int64(gauge(t, registry, "promtsd_ingest_held_bytes"))) }
+	if err := heir.TakeOver(t.Context(), leases[0], 7); err != nil {
+		t.Fatal(err)
+	}
+	if held := during.Load(); held != most/4 {
+		t.Errorf("while it replays, %d bytes are counted as held, want %d, a quarter", held, most/4)
+	}
+	if held := gauge(t, registry, "promtsd_ingest_held_bytes"); held != 0 {
+		t.Errorf("then %.0f bytes are held, want 0", held)
 	}
 }

@@ -269,10 +269,12 @@ func (a *Appender) replayOrphans(ctx context.Context) error {
 }
 
 // apart is an Appender for a replay whose samples are not to be mixed with what comes meanwhile: they get cells of their own,
-// with the times at which they came.
+// with the times at which they came. It uses a quarter of the memory that this one may.
 func (a *Appender) apart() *Appender {
 	c := a.Config
 	c.Registerer = nil
+	c.CacheSize /= 4
+	c.Hold.MaxMemory /= 2 // from half of it on it stores early
 	other := New(c)
 	other.ahead = a.ahead
 	return other
@@ -285,6 +287,9 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 	r := &replayer{a: a, samples: &samples}
 	if !a.Alone {
 		r.a = a.apart() // samples that came here since are later than those of the journal
+		part := r.a.Hold.MaxMemory / 2
+		a.table.held.Add(part) // this one has less meanwhile
+		defer a.table.held.Add(-part)
 	}
 	defer a.replaying.Store(nil)
 	done, ok, err := journal.Adopt(ctx, a.journalConfig(1), l, id, r, func(done journal.Adopted) {
