@@ -22,7 +22,8 @@ var tableCategories = map[vfs.DiskWriteCategory]bool{
 //
 //	no room for a table        passed on after a while; the tree deletes what it wrote of it, and tries again
 //	no room for another file   waited for, since the tree could not go on; nothing is lost meanwhile
-//	the log or a directory     the store stops, see health.stop
+//	the log                    the store stops, see health.stop
+//	a directory                the same, also while the store is opened or closed: the tree panics, on any goroutine
 //	a table                    passed on after a while; the tree tries again
 //	any other                  passed on; the tree stops, see health.Fatalf
 type diskFS struct {
@@ -124,7 +125,9 @@ func (f *diskFile) check(verb string, err error) error {
 		return nil
 	}
 	switch {
-	case f.wal || f.dir:
+	case f.dir:
+		f.fs.health.halt(fmt.Errorf("%s %s: %w", verb, f.name, err))
+	case f.wal:
 		f.fs.health.stop(fmt.Errorf("%s %s: %w", verb, f.name, err))
 	case f.table:
 		f.fs.health.pause()

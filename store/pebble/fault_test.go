@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -223,29 +224,58 @@ func TestFault_ManifestStopsForGood(t *testing.T) {
 }
 
 func TestFault_OpenReportsEveryFailure(t *testing.T) {
-	for index := int32(0); ; index++ {
-		inject := errorfs.OnIndex(index)
-		var hit atomic.Bool
-		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			err := inject.MaybeError(op)
-			if err != nil {
-				hit.Store(true)
+	full := vfs.NewCrashableMem()
+	s := open(t, pebble.Config{Dir: "db", FS: full})
+	createData(t, s)
+	createLog(t, s)
+	if err := writeNumber(t.Context(), s, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	for name, disk := range map[string]func() vfs.FS{
+		"new":                         func() vfs.FS { return vfs.NewMem() },
+		"after a crash":               func() vfs.FS { return full.CrashClone(vfs.CrashCloneCfg{}) },
+		"after a crash, and for ever": func() vfs.FS { return full.CrashClone(vfs.CrashCloneCfg{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			// openFailing has a call of the disk fail, and returns how many there were.
+			openFailing := func(index int64) int64 {
+				var calls atomic.Int64
+				fs := errorfs.Wrap(disk(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+					n := calls.Add(1) - 1
+					// What table files meet is tried again, until it succeeds.
+					if n == index || index >= 0 && n > index && strings.HasSuffix(name, "for ever") && !strings.HasSuffix(op.Path, ".sst") {
+						return errorfs.ErrInjected
+					}
+					return nil
+				}))
+				opened := make(chan error, 1)
+				go func() {
+					s, err := pebble.Open(pebble.Config{Dir: "db", FS: fs})
+					if err == nil {
+						_ = s.Close()
+					}
+					opened <- err
+				}()
+				select {
+				case err := <-opened:
+					if err != nil && index < 0 {
+						t.Errorf("Open without a failure = %v", err)
+					}
+				case <-time.After(time.Minute):
+					t.Errorf("Open hangs when call %d fails", index)
+				}
+				return calls.Load()
 			}
-			return err
-		}))
-		s, err := pebble.Open(pebble.Config{Dir: "db", FS: fs})
-		if err == nil {
-			_ = s.Close()
-		}
-		if !hit.Load() {
-			if err != nil {
-				t.Errorf("Open without a failure = %v", err)
+			n := openFailing(-1)
+			if n < 5 {
+				t.Fatalf("Open made only %d calls of the disk", n)
 			}
-			if index < 5 {
-				t.Errorf("Open made only %d calls of the disk", index)
+			var all sync.WaitGroup
+			for index := range n {
+				all.Go(func() { openFailing(index) })
 			}
-			return
-		}
+			all.Wait()
+		})
 	}
 }
 

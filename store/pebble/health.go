@@ -64,7 +64,7 @@ func newHealth(log *slog.Logger, report func(error)) *health {
 	}
 }
 
-// arm is called when the store is open. Before, and after disarm, the tree handles errors itself.
+// arm is called when the store is open. Before, and after disarm, the tree handles errors of its log itself.
 func (h *health) arm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,9 +213,13 @@ func (h *health) setLow(err error) {
 
 // stop fails the store and never returns, if the store is armed.
 func (h *health) stop(cause error) {
-	if !h.isArmed() {
-		return
+	if h.isArmed() {
+		h.halt(cause)
 	}
+}
+
+// halt fails the store and never returns.
+func (h *health) halt(cause error) {
 	h.fail(cause)
 	select {}
 }

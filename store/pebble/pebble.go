@@ -100,24 +100,36 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	s.ctx, s.end = context.WithCancel(context.Background())
 	opened := make(chan error, 1)
 	go func() { opened <- s.open() }()
-	var err error
-	select {
-	case err = <-opened:
-	case <-ctx.Done():
-		select {
-		case err = <-opened:
-		case <-time.After(blockedGrace):
-			err = ctx.Err()
-			if why := s.health.check(); why != nil {
-				err = fmt.Errorf("%w: %w", err, why)
-			}
-		}
-	}
+	err := s.awaitOpen(ctx, opened)
 	if err != nil {
 		s.end()
 		return nil, fmt.Errorf("open store in %s: %w", cfg.Dir, err)
 	}
 	return s, nil
+}
+
+// awaitOpen waits for open, which does not come back from a failure of the disk that it meets when the first tree is open
+// (see health.stop).
+func (s *Store) awaitOpen(ctx context.Context, opened <-chan error) error {
+	select {
+	case err := <-opened:
+		return err
+	case <-ctx.Done():
+	case <-s.health.failed:
+	}
+	select {
+	case err := <-opened:
+		return err
+	case <-time.After(blockedGrace):
+	}
+	err := s.health.check()
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case err == nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
 func (s *Store) open() error {
