@@ -213,8 +213,8 @@ func (c *Conn) abandon(k *call, reason error) (response *Response, sent bool, er
 		return c.finish(k, <-k.outcome) // it is on its way to the channel
 	}
 	sent = c.settle(k)
-	if silent := c.silence(); sent && silent >= c.cfg.StallTimeout {
-		c.fail(fmt.Errorf("server was silent for %v while a call waited", silent.Round(time.Millisecond)))
+	if err := c.stalled(); sent && err != nil {
+		c.fail(err)
 	}
 	return nil, sent, reason
 }
@@ -245,11 +245,20 @@ func (c *Conn) settle(k *call) (sent bool) {
 	return k.state == written
 }
 
-// silence is for how long nothing has come from the server although a call waited, one after the other.
-func (c *Conn) silence() time.Duration {
+// stalled says why it is useless to wait for answers any longer, nil if it is not: none came although calls waited, one
+// after the other, or one does not end, be it that its length is wrong.
+func (c *Conn) stalled() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Duration(c.sinceStart() - max(c.received.Load(), c.asked))
+	asked := c.asked
+	c.mu.Unlock()
+	now, began := c.sinceStart(), c.framing.Load()
+	if silent := time.Duration(now - max(c.received.Load(), asked)); silent >= c.cfg.StallTimeout {
+		return fmt.Errorf("server was silent for %v while a call waited", silent.Round(time.Millisecond))
+	}
+	if long := time.Duration(now - began); began > 0 && long >= c.cfg.StallTimeout {
+		return fmt.Errorf("a response has not come whole for %v while a call waited", long.Round(time.Millisecond))
+	}
+	return nil
 }
 
 func length(pieces [][]byte) (n int) {

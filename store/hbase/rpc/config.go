@@ -34,7 +34,8 @@ type Config struct {
 	// the connection is broken. Default: 10 s.
 	WriteTimeout time.Duration
 	// StallTimeout is how long the server may be silent while calls wait, one or several one after the other: a call that
-	// ends without an answer when nothing was received for so long takes the connection with it. Default: 30 s.
+	// ends without an answer when nothing was received for so long, or one response is on its way for so long, takes the
+	// connection with it. Default: 30 s.
 	StallTimeout time.Duration
 	// Observer is told of every call. Default: nobody.
 	Observer Observer

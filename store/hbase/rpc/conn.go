@@ -28,6 +28,7 @@ type Conn struct {
 	nc       net.Conn
 	started  time.Time
 	received atomic.Int64 // when the last bytes came, as a duration since started
+	framing  atomic.Int64 // the same when the response began of which a part has come; 0: there is none
 	answered atomic.Bool  // whether a response ever came
 	greeting []byte       // how the server began to speak; the reader's
 	buffers  pools

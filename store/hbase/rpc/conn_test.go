@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -366,6 +367,28 @@ func TestCalls_ShorterThanTheSilenceBreakTheConnectionToo(t *testing.T) {
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			if !strings.Contains(err.Error(), "silent") {
+				t.Errorf("got error %v", err)
+			}
+			return
+		}
+	}
+	t.Error("the connection is taken for a good one still")
+}
+
+// A length that is wrong swallows the answers behind it: bytes come all the time, and no answer does.
+func TestCalls_BehindAResponseThatDoesNotEndBreakTheConnection(t *testing.T) {
+	var once sync.Once
+	s := serve(t, nil, func(p *peer, q request) {
+		once.Do(func() { _, _ = p.Write(binary.BigEndian.AppendUint32(nil, 200<<20)) })
+		echo(p, q)
+	})
+	c := s.dial(func(cfg *rpc.Config) { cfg.StallTimeout = 200 * time.Millisecond })
+	for range 1000 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err := text(ctx, c, "x")
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			if !strings.Contains(err.Error(), "not come whole") {
 				t.Errorf("got error %v", err)
 			}
 			return

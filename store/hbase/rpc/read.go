@@ -56,6 +56,8 @@ func (c *Conn) readFrame(r *bufio.Reader) (*Response, error) {
 		}
 		return nil, err
 	}
+	c.framing.Store(c.received.Load())
+	defer c.framing.Store(0)
 	if !c.answered.Load() {
 		said, _ := r.Peek(min(r.Buffered(), shownGreeting))
 		c.greeting = append(c.greeting[:0], said...)
