@@ -80,7 +80,15 @@ func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, now int64) (c Ch
 		return c, false, fmt.Errorf("metadata of family %.64q: %w", m.Family, err)
 	}
 	b.Put(w.table, rowKey(string(m.Family)), catalog.FamilyOwn, emptyQualifier, now, value)
+	w.forget(c) // it may be stored although that fails
 	return c, true, nil
+}
+
+// forget notes that it is not known what the store has of a family.
+func (w *Writer) forget(c Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.known, c.name)
 }
 
 // Keep notes that changes are durable.

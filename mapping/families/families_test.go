@@ -175,3 +175,26 @@ func TestReader_SaysWhatItCannotRead(t *testing.T) {
 		t.Errorf("got %v, want the callback's error", err)
 	}
 }
+
+// A write whose outcome is not known leaves it open what the store has. What was there before is not known to be there
+// still.
+func TestWriter_WritesAgainWhatMayHaveBeenReplaced(t *testing.T) {
+	st, tables := fixture(t)
+	w := families.NewWriter(tables)
+	now := int64(1_795_253_864_620)
+	first, second := said("a", "gauge", "first", ""), said("a", "gauge", "second", "")
+	if n := write(t, st, w, now, first); n != 1 {
+		t.Fatalf("wrote %d cells, want 1", n)
+	}
+	var b store.Batch
+	if _, changed, err := w.Put(&b, second, now+1); err != nil || !changed {
+		t.Fatalf("got %v, %v, want a change", changed, err)
+	}
+	if err := st.Apply(t.Context(), &b); err != nil { // and nobody hears of it
+		t.Fatal(err)
+	}
+	write(t, st, w, now+2, first)
+	if got := list(t, families.Reader{Store: st, Tables: tables}, "", 0); !slices.Equal(got, []string{`a: gauge "first" ""`}) {
+		t.Errorf("got %q, want what was said last", got)
+	}
+}
