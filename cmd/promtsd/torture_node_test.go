@@ -62,18 +62,18 @@ func newTortureNode(t *testing.T, n int, storeURL func(dir string) string, args 
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "promtsd-" + strconv.Itoa(n)
+	name, addr := "promtsd-"+strconv.Itoa(n), net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	dir := t.TempDir()
 	d := &tortureNode{
-		name: name, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), bin: promtest.TorturablePromtsd(t), dir: dir,
+		name: name, addr: addr, front: newFront(t, addr), bin: promtest.TorturablePromtsd(t), dir: dir,
 		log: filepath.Join(t.ArtifactDir(), name+".log"), control: filepath.Join(dir, "torment"), end: make(chan struct{}),
 	}
 	d.args = func(life int) []string {
 		return slices.Concat([]string{
 			"serve", "--web.listen-address=" + d.addr, "--store.url=" + storeURL(filepath.Join(dir, "data")), "--log.level=debug",
+			"--web.internal-url=" + d.front.url(), // the faults of the front are those of a peer, too
 		}, args(life))
 	}
-	d.front = newFront(t, d.addr)
 	var supervisor sync.WaitGroup
 	supervisor.Go(d.supervise)
 	t.Cleanup(func() {
