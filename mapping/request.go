@@ -196,6 +196,7 @@ const (
 	ReasonTimestamp     Reason = "timestamp"        // before 1970, after 2106, or too far in the future
 	ReasonInfinity      Reason = "infinity"         // an infinite value, where the settings refuse those
 	ReasonUIDsExhausted Reason = "uids_exhausted"   // no UID left on the width that was chosen for the tables
+	ReasonNewNames      Reason = "new_names_limit"  // too many names were new; the series may be stored later
 	ReasonUIDDamaged    Reason = "uid_damaged"      // a cell of the UID table that the series needs cannot be read
 	ReasonHistogram     Reason = "histogram"        // a native histogram that contradicts itself, or is too large
 	ReasonMalformed     Reason = "malformed_series" // a series that contradicts the protocol
@@ -203,7 +204,8 @@ const (
 
 // SampleReasons are all reasons for which samples and native histograms are refused.
 var SampleReasons = []Reason{
-	ReasonInvalidLabels, ReasonLabelLimit, ReasonTimestamp, ReasonInfinity, ReasonUIDsExhausted, ReasonUIDDamaged, ReasonHistogram,
+	ReasonInvalidLabels, ReasonLabelLimit, ReasonTimestamp, ReasonInfinity, ReasonUIDsExhausted, ReasonNewNames, ReasonUIDDamaged,
+	ReasonHistogram,
 	ReasonMalformed,
 }
 

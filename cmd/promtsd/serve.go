@@ -49,6 +49,7 @@ type serveFlags struct {
 
 	maxBody, maxInFlight units.Base2Bytes
 	limits               ingest.Limits
+	newNames             uid.Limits
 	infinities           bool
 	hold                 ingest.Hold
 	maxHeld              units.Base2Bytes
@@ -94,6 +95,11 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("write.max-label-name-bytes", "Length of a label name.").Default("1024").IntVar(&f.limits.LabelName)
 	cmd.Flag("write.max-label-value-bytes", "Length of a label value, and of a metric name.").
 		Default("8192").IntVar(&f.limits.LabelValue)
+	cmd.Flag("write.max-new-names-per-second", "Metric names, label names and label values that may get a new UID in a second. Series "+
+		"that need more are refused until later, all others are stored. Senders of whose series most are new have as many of their own. 0 is any number.").
+		Default("50000").IntVar(&f.newNames.PerSecond)
+	cmd.Flag("write.max-new-names-per-hour", "The same in an hour: UIDs never come back, there are 16.7 million of a kind.").
+		Default("2000000").IntVar(&f.newNames.PerHour)
 	cmd.Flag("write.max-future", "How far ahead of the clock a sample may be; 0 is any time.").
 		Default("10m").DurationVar(&f.limits.Future)
 	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
@@ -212,7 +218,7 @@ type opened struct {
 func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err error) {
 	uids := uid.New(uid.Config{
 		Store: o.store, Table: o.settings.Tables.UID, Schema: o.settings.Schema, Names: o.settings.Names,
-		CacheEntries: f.cacheNames, Registerer: o.registry, Logger: o.logger,
+		CacheEntries: f.cacheNames, Limits: f.newNames, Registerer: o.registry, Logger: o.logger,
 	})
 	defer uids.Close()
 	memory := f.memory(index.MemoryConfig{Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger})
@@ -309,6 +315,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.concurrency < 1 || f.indexSeries < 0 || f.refresh != 0 && f.refresh < 100*time.Millisecond {
 		return errors.New("--query.concurrency must be 1 or more, --index.max-series 0 or more, --index.refresh 0 or 100ms or more")
+	}
+	if f.newNames.PerSecond < 0 || f.newNames.PerHour < 0 {
+		return errors.New("--write.max-new-names-per-second and --write.max-new-names-per-hour must be 0 or more")
 	}
 	for name, limit := range map[string]int{
 		"web.max-connections": f.conns, "write.max-labels": f.limits.Labels, "write.max-label-name-bytes": f.limits.LabelName,

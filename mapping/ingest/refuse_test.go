@@ -11,6 +11,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -192,6 +193,49 @@ func TestAppend_RefusesNewNamesWhenUIDsAreExhausted(t *testing.T) {
 	}
 	if got := len(read(t, db.store, db.settings.Schema)); got != 255 {
 		t.Errorf("the data table holds %d series, want 255", got)
+	}
+}
+
+// One sender that makes new label values without end is refused beyond the limits, and costs the others nothing.
+func TestAppend_RefusesAFloodOfNewNames(t *testing.T) {
+	st := storetest.NewMem()
+	db := open(t, st, nil, func(c *ingest.Config) {
+		c.UIDs = uid.New(uid.Config{
+			Store: st, Table: c.Settings.Tables.UID, Schema: c.Settings.Schema, Names: c.Settings.Names,
+			Limits: uid.Limits{PerHour: 60, Now: func() time.Time { return time.UnixMilli(now) }},
+		})
+		t.Cleanup(c.UIDs.Close)
+	})
+	honest := func(pods int) mapping.WriteResult {
+		t.Helper()
+		var req mapping.WriteRequest
+		for i := range 20 + pods {
+			add(&req, raw("__name__", "m", "pod", fmt.Sprint("pod", i)), sample(now, 1))
+		}
+		got, err := db.Append(t.Context(), &req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	honest(0)
+	refused := 0
+	for i := range 10 {
+		var flood mapping.WriteRequest
+		for k := range 50 {
+			add(&flood, raw("__name__", "m", "pod", fmt.Sprint("random", i*50+k)), sample(now, 1))
+		}
+		got, err := db.Append(t.Context(), &flood)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused += got.Refused[mapping.ReasonNewNames]
+	}
+	if refused < 500-60 {
+		t.Errorf("%d of 500 new series were refused, want all but 60", refused)
+	}
+	if got := honest(5); got.Written != 25 || got.Refused != nil {
+		t.Errorf("beside the flood: %d of 25 samples written, %v", got.Written, got.Refused)
 	}
 }
 

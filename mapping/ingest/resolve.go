@@ -47,7 +47,11 @@ func (a *Appender) resolve(
 		}
 		drafts = append(drafts, newDraft(position, ls, len(labels), &names))
 	}
-	uids, err := a.UIDs.Assign(ctx, names.list)
+	assign := a.UIDs.Assign
+	if len(j.missing) > len(req.Series)/2 {
+		assign = a.UIDs.AssignNewcomer
+	}
+	uids, err := assign(ctx, names.list)
 	if err != nil {
 		return err
 	}
@@ -66,6 +70,8 @@ func (a *Appender) resolve(
 				switch {
 				case errors.Is(err, uid.ErrExhausted):
 					reason = mapping.ReasonUIDsExhausted
+				case errors.Is(err, uid.ErrLimited):
+					reason = mapping.ReasonNewNames
 				case errors.Is(err, mapping.ErrCorrupt):
 					reason = mapping.ReasonUIDDamaged
 				}

@@ -18,7 +18,8 @@ type claim struct {
 	result Result      // set once settled
 	flight *flight
 
-	written bool // the id's reverse cell may have been written
+	newcomer bool // who asked first is one, see Limits
+	written  bool // the id's reverse cell may have been written
 }
 
 // settled tells whether the claim has come to its end, good or bad.
@@ -41,6 +42,15 @@ type flight struct {
 //
 // Names may point into memory that is used again as soon as Assign has returned.
 func (r *Registry) Assign(ctx context.Context, names []Name) ([]Result, error) {
+	return r.assign(ctx, names, false)
+}
+
+// AssignNewcomer is Assign for a newcomer, see Limits.
+func (r *Registry) AssignNewcomer(ctx context.Context, names []Name) ([]Result, error) {
+	return r.assign(ctx, names, true)
+}
+
+func (r *Registry) assign(ctx context.Context, names []Name, newcomer bool) ([]Result, error) {
 	results := make([]Result, len(names))
 	var misses []int
 	for i, n := range names {
@@ -56,7 +66,7 @@ func (r *Registry) Assign(ctx context.Context, names []Name) ([]Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("assign UIDs: %w", err)
 	}
-	claims, err := r.claim(ctx, names, misses, results)
+	claims, err := r.claim(ctx, names, newcomer, misses, results)
 	if err != nil {
 		return nil, fmt.Errorf("assign UIDs: %w", err)
 	}
@@ -79,7 +89,9 @@ func (r *Registry) Assign(ctx context.Context, names []Name) ([]Result, error) {
 
 // claim returns the claim of each missing name: one that is pending already, or a new one, and starts a flight for the
 // new. A name that cannot be stored has none, and its result is filled in.
-func (r *Registry) claim(ctx context.Context, names []Name, misses []int, results []Result) ([]*claim, error) {
+func (r *Registry) claim(
+	ctx context.Context, names []Name, newcomer bool, misses []int, results []Result,
+) ([]*claim, error) {
 	claims := make([]*claim, len(misses))
 	for i, at := range misses {
 		n := names[at]
@@ -89,7 +101,7 @@ func (r *Registry) claim(ctx context.Context, names []Name, misses []int, result
 			results[at].Err = err
 			continue
 		}
-		claims[i] = &claim{key: nameKey{n.Text, n.Kind}, stored: stored}
+		claims[i] = &claim{key: nameKey{n.Text, n.Kind}, stored: stored, newcomer: newcomer}
 	}
 
 	select {

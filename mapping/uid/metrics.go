@@ -11,9 +11,9 @@ import (
 
 // metrics are the Registry's, those of a kind by kind.
 type metrics struct {
-	hits, misses, assigned [kinds]prometheus.Counter
-	last                   [kinds]prometheus.Gauge
-	lostRaces              prometheus.Counter
+	hits, misses, assigned, limited [kinds]prometheus.Counter
+	last                            [kinds]prometheus.Gauge
+	lostRaces                       prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer, schema mapping.Schema) *metrics {
@@ -31,6 +31,10 @@ func newMetrics(registerer prometheus.Registerer, schema mapping.Schema) *metric
 		Name: "promtsd_uid_assigned_total",
 		Help: "New UIDs given to names by this process.",
 	}, byKind)
+	limited := factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "promtsd_uid_limited_total",
+		Help: "New names that got no UID because of --write.max-new-names-per-second or -per-hour, or as the last UIDs are kept.",
+	}, byKind)
 	last := factory.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "promtsd_uid_last",
 		Help: "Last UID given by any process, as this one last saw the counter; 0 before its first look.",
@@ -46,6 +50,7 @@ func newMetrics(registerer prometheus.Registerer, schema mapping.Schema) *metric
 	for _, k := range []mapping.Kind{mapping.Metric, mapping.Tagk, mapping.Tagv} {
 		m.hits[k] = hits.WithLabelValues(k.String())
 		m.misses[k] = misses.WithLabelValues(k.String())
+		m.limited[k] = limited.WithLabelValues(k.String())
 		m.assigned[k] = assigned.WithLabelValues(k.String())
 		m.last[k] = last.WithLabelValues(k.String())
 		capacity.WithLabelValues(k.String()).Set(float64(min(schema.MaxUID(k), math.MaxInt64)))

@@ -100,7 +100,7 @@ func (r *Registry) attempt(ctx context.Context, claims []*claim) error {
 	if err := r.reserve(ctx, claims); err != nil {
 		return err
 	}
-	claims = unsettled(claims) // the others found the UIDs exhausted
+	claims = unsettled(claims) // the others get none
 	if len(claims) == 0 {
 		return nil
 	}
@@ -181,8 +181,8 @@ func (r *Registry) own(ctx context.Context, claims []*claim, created []bool) ([]
 	return mine, nil
 }
 
-// reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no more, or the
-// counter is damaged, it settles the claim with an error.
+// reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no more, the
+// counter is damaged, or the limits allow none, it settles the claim with an error.
 func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 	var wanted [kinds]int64
 	var ids [kinds][]mapping.UID
@@ -190,6 +190,10 @@ func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 		if c.id == 0 {
 			r.kept.take(c)
 		}
+	}
+	r.admit(claims)
+	claims = unsettled(claims)
+	for _, c := range claims {
 		if c.id == 0 {
 			wanted[c.key.kind]++
 		}
@@ -277,6 +281,7 @@ func (r *Registry) largest(kind mapping.Kind) int64 {
 func (r *Registry) noteCounter(kind mapping.Kind, last int64) {
 	largest := r.largest(kind)
 	r.metrics.last[kind].Set(float64(min(last, largest)))
+	r.tellFill(kind, last, largest)
 	if last >= largest && !r.exhausted[kind].Swap(true) {
 		r.logger.Error("UIDs are exhausted: new names of this kind are refused from now on",
 			"kind", kind, "width", r.table.schema.Width(kind), "counter", last)

@@ -44,9 +44,9 @@ type ID struct {
 
 // Result is what became of one name of an Assign. If Err is nil, UID is the name's.
 //
-// Err wraps ErrExhausted; mapping.ErrInvalid for a name that cannot be stored (empty, too long, no valid UTF-8); or
-// mapping.ErrCorrupt for one whose UID cell, or the counter that it needs, is unreadable. None of them goes away by asking
-// again, the last not before somebody has repaired the cell.
+// Err wraps ErrExhausted; mapping.ErrInvalid for a name that cannot be stored (empty, too long, no valid UTF-8);
+// mapping.ErrCorrupt for one whose UID cell, or the counter that it needs, is unreadable; or ErrLimited. Only the last goes away by
+// itself, the one before it when somebody has repaired the cell.
 type Result struct {
 	UID mapping.UID
 	Err error
@@ -70,6 +70,7 @@ type Config struct {
 	Table        string                // the UID table, with families id and name; required
 	Schema       mapping.Schema        // widths of the UIDs; required
 	Names        mapping.Names         // how names are spelt in the table
+	Limits       Limits                // the zero value is none
 	CacheEntries int                   // most entries of each cache, names and UIDs, fewer if texts are long; default 1<<20
 	Registerer   prometheus.Registerer // default: metrics are kept but not registered
 	Logger       *slog.Logger          // default: none
@@ -95,7 +96,10 @@ type Registry struct {
 	uids  *cache[nameKey, mapping.UID] // of stored names, by text
 	texts *cache[ID, string]
 
-	exhausted [kinds]atomic.Bool // the counter has reached the largest UID
+	exhausted [kinds]atomic.Bool  // the counter has reached the largest UID
+	fill      [kinds]atomic.Int32 // percent of the UIDs that are given away, as far as it was told
+
+	newcomers, others *share
 
 	kept kept
 
@@ -127,8 +131,12 @@ func New(c Config) *Registry {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Limits.Now == nil {
+		c.Limits.Now = time.Now
+	}
 	base, stop := context.WithCancel(context.Background())
 	return &Registry{
+		newcomers: newShare(c.Limits), others: newShare(c.Limits),
 		table:   table{store: c.Store, name: c.Table, schema: c.Schema},
 		names:   c.Names,
 		logger:  c.Logger,
