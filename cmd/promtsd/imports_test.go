@@ -18,22 +18,25 @@ const modulePath = "github.com/promtsd/promtsd"
 // package that seems to need one above it holds code that belongs there. A package that is not listed may not exist.
 var mayImport = map[string][]string{
 	"cmd/promtsd": {
-		"adapter", "adapter/api", "adapter/bounds", "adapter/peer", "adapter/wire", "query", "query/promstore",
+		"adapter", "adapter/api", "adapter/bounds", "adapter/peer", "adapter/wire", "query", "query/budget", "query/promstore",
 		"mapping", "mapping/catalog", "mapping/families", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
 		"mapping/uid",
 		"store", "store/cellio", "store/pebble", "store/hbase", "store/hbase/client",
 	},
 	"cmd/promtsd/promtest": {"store/storetest/child"},
 
-	"adapter":        {"adapter/bounds", "adapter/wire", "query", "mapping", "store"},
+	"adapter":        {"adapter/bounds", "adapter/wire", "query", "query/budget", "mapping", "store"},
 	"adapter/bounds": {},
 	"adapter/wire":   {"adapter/bounds", "mapping"},
 	"adapter/peer":   {},
-	"adapter/api":    {"adapter/bounds", "mapping", "query", "query/promstore", "store"},
+	"adapter/api":    {"adapter/bounds", "mapping", "query", "query/budget", "query/promstore", "store"},
 
-	"query/promstore": {"mapping", "query"},
+	"query/promstore": {"mapping", "query", "query/budget"},
+	"query/budget":    {},
 
-	"query": {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "mapping/uid", "store"},
+	"query": {
+		"query/budget", "mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "mapping/uid", "store",
+	},
 
 	"mapping/ingest": {
 		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal", "mapping/uid",
