@@ -22,6 +22,7 @@ import (
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // Appender stores the samples of a write request. It may be called by many goroutines at once.
@@ -72,6 +73,7 @@ type Config struct {
 	NewFinder  func() mapping.Finder // makes finders that the Appender makes use of; nil: it needs none
 	Write      WriteLimits
 	Read       ReadLimits
+	Memory     *budget.Budget        // of all reads together; nil: without bound
 	Registerer prometheus.Registerer // for the metrics of the handlers; nil: they are not registered
 	Gatherer   prometheus.Gatherer   // what /metrics shows; required
 	Ready      func() error          // asked by /-/ready once the handler is ready; nil: it is
@@ -98,7 +100,7 @@ type Handler struct {
 
 	blocks   sync.Pool // *[]byte
 	writes   sync.Pool // *writeBuffers
-	inFlight budget
+	inFlight bodyBudget
 
 	reads     chan struct{} // holds one entry for each read that runs
 	responses sync.Pool     // *readBuffers
@@ -210,6 +212,22 @@ func (h *Handler) WhenReady(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// Account gives each request that next serves an account of the memory of all reads, which is closed when it has been served.
+func (h *Handler) Account(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		account := h.config.Memory.Open()
+		defer account.Close()
+		if err := account.Take(r.Context(), requestBytes); err != nil {
+			replyToRead(r.Context(), err).send(w)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(budget.NewContext(r.Context(), account)))
+	})
+}
+
+// requestBytes is what any request takes of memory: so their number is bounded, too.
+const requestBytes = 64 << 10
 
 // Drain makes the handler refuse new writes and reads with 503. Those under way go on: http.Server.Shutdown waits for
 // them.

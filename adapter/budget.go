@@ -2,8 +2,8 @@ package adapter
 
 import "sync"
 
-// A budget bounds bytes that many requests hold together.
-type budget struct {
+// A bodyBudget bounds bytes that the bodies of many requests hold together.
+type bodyBudget struct {
 	max int64
 
 	mu   sync.Mutex // guards used
@@ -11,7 +11,7 @@ type budget struct {
 }
 
 // bytes is what is held now.
-func (b *budget) bytes() int64 {
+func (b *bodyBudget) bytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
@@ -19,7 +19,7 @@ func (b *budget) bytes() int64 {
 
 // A lease is the part of a budget that one request holds. It serves one goroutine.
 type lease struct {
-	budget *budget
+	budget *bodyBudget
 	held   int64
 }
 

@@ -30,7 +30,7 @@ type metrics struct {
 	readBytes    prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, inFlight *budget, reads chan struct{}) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads chan struct{}) (*metrics, error) {
 	var all []prometheus.Collector
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "promtsd", Name: name, Help: help}

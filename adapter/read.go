@@ -11,14 +11,14 @@ import (
 
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // readBuffers is the memory of one read request, to be used again.
 type readBuffers struct {
-	samples  wire.SamplesResponse
-	deflated []byte
-	out      *bufio.Writer
-	chunks   query.ChunkEncoder
+	samples wire.SamplesResponse
+	out     *bufio.Writer
+	chunks  query.ChunkEncoder
 }
 
 // heldBack is how much of a streamed answer is held back, so that an error up to there can still become a status.
@@ -67,7 +67,9 @@ func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 
 // read reads the request, waits for its turn and writes the answer: a request that comes slowly has no turn.
 func (h *Handler) read(r *http.Request, out *responseWriter) (form string, answer *reply) {
-	ctx := r.Context()
+	account := h.config.Memory.Open()
+	defer account.Close()
+	ctx := budget.NewContext(r.Context(), account)
 	held := lease{budget: &h.inFlight}
 	defer held.release()
 	body := bodyReader{limit: h.config.Read.MaxRequestBytes, flag: flagMaxReadRequestBytes, lease: &held}
@@ -158,10 +160,12 @@ func (h *Handler) warn(set query.SeriesSet) {
 	})
 }
 
-// sendSamples answers in the SAMPLES form, which is whole before its first byte is sent.
+// sendSamples answers in the SAMPLES form, which is whole before its first byte is sent, and in memory until then: deflated.
 func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
 	samples := 0
+	b.samples.Take = func(bytes int64) error { return budget.From(ctx).Take(ctx, bytes) }
 	b.samples.Reset()
+	defer b.samples.Reset()
 	for _, q := range queries {
 		b.samples.Query()
 		err := h.each(ctx, q, func(set query.SeriesSet) error {
@@ -186,18 +190,32 @@ func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wir
 			return err
 		}
 	}
-	b.deflated = wire.Deflate(b.deflated, b.samples.Finish())
+	deflated, err := b.samples.Finish()
+	if err != nil {
+		return err
+	}
+	size := 0
+	for _, part := range deflated {
+		size += len(part)
+	}
 	h.metrics.readSamples.Add(float64(samples))
 	header := out.w.Header()
 	header.Set("Content-Type", "application/x-protobuf")
 	header.Set("Content-Encoding", "snappy")
-	header.Set("Content-Length", strconv.Itoa(len(b.deflated)))
-	_, err := out.Write(b.deflated)
-	return err
+	header.Set("Content-Length", strconv.Itoa(size))
+	for _, part := range deflated {
+		if _, err := out.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // streamChunks answers in the streamed form: memory for a frame, however long the answer is.
 func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
+	if err := budget.From(ctx).Take(ctx, heldBack+2*wire.DefaultFrameBytes); err != nil {
+		return err
+	}
 	out.header = func(header http.Header) {
 		// Clients compare this as a string.
 		header.Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")

@@ -11,6 +11,7 @@ import (
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -85,10 +86,15 @@ func replyToWrite(ctx context.Context, err error) reply {
 
 // replyToRead is replyTo for reads, where an error may be about what was asked.
 func replyToRead(ctx context.Context, err error) reply {
-	for _, theirs := range []error{wire.ErrMalformed, wire.ErrTooLarge, bounds.ErrTooComplex, query.ErrLimit, mapping.ErrInvalid} {
+	for _, theirs := range []error{
+		wire.ErrMalformed, wire.ErrTooLarge, bounds.ErrTooComplex, query.ErrLimit, budget.ErrTooLarge, mapping.ErrInvalid,
+	} {
 		if ctx.Err() == nil && errors.Is(err, theirs) {
 			return badRequest(err.Error())
 		}
+	}
+	if ctx.Err() == nil && errors.Is(err, budget.ErrBusy) {
+		return reply{code: http.StatusServiceUnavailable, text: err.Error(), retryAfter: retryOverload}
 	}
 	return replyTo(ctx, err)
 }

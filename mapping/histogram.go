@@ -40,6 +40,18 @@ type Histogram struct {
 // IsZero says that it is none.
 func (h Histogram) IsZero() bool { return h.Int == nil && h.Float == nil }
 
+// Bytes is the memory that it takes, about.
+func (h Histogram) Bytes() int {
+	const empty = 256
+	switch {
+	case h.Int != nil:
+		return empty + 8*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+len(h.Int.NegativeSpans))
+	case h.Float != nil:
+		return empty + 8*(len(h.Float.PositiveBuckets)+len(h.Float.NegativeBuckets)+len(h.Float.PositiveSpans)+len(h.Float.NegativeSpans))
+	}
+	return 0
+}
+
 // after is h with a counter-reset hint, if it has none, and if the histogram before it in its series tells: a reader who does
 // not get that one could not tell any more.
 func (h Histogram) after(before Histogram) Histogram {

@@ -42,6 +42,8 @@ type block struct {
 	tsuids [][]byte // of the members, for gatherHeld
 	held   []heldRow
 	slabs  slabs // their keys and points
+
+	holding // of all but the samples, which the readers have
 }
 
 // heldRow is a row of which points are held in memory.

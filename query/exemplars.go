@@ -15,6 +15,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -23,17 +24,17 @@ const (
 	// the metrics in the range are scanned: few series have exemplars.
 	maxExemplarGets = 4096
 
-	exemplarBytes = 96 // memory of an exemplar besides its labels' texts
+	exemplarBytes = 300 // memory of an exemplar, and of the answer with it, besides its labels' texts, which are in both
 )
 
 // Exemplars finds the exemplars from mint to maxt, inclusive, in milliseconds, of the series that all matchers of any of
 // the selectors match: the series sorted by labels, without those that have none, and the exemplars of each by time, value
-// and labels. Answers that need more than maxBytes (0: any) are ErrLimit, as are more than MaxSeries series.
+// and labels. More than MaxSeries series are ErrLimit. The memory of the answer is taken from the account of the context.
 func (q *Querier) Exemplars(
-	ctx context.Context, mint, maxt, maxBytes int64, selectors ...[]*labels.Matcher,
+	ctx context.Context, mint, maxt int64, selectors ...[]*labels.Matcher,
 ) ([]exemplar.QueryResult, error) {
 	r := &exemplarReader{
-		q: q, rows: exemplars.NewRows(q.Settings.Schema), mint: max(mint, 0), maxt: min(maxt, mapping.MaxTime), maxBytes: maxBytes,
+		q: q, rows: exemplars.NewRows(q.Settings.Schema), mint: max(mint, 0), maxt: min(maxt, mapping.MaxTime),
 		at: make(map[string]int), maxGets: maxExemplarGets,
 	}
 	if q.forced == byScan {
@@ -53,7 +54,7 @@ func (q *Querier) Exemplars(
 		if err != nil {
 			return nil, fmt.Errorf("read exemplars: %w", err)
 		}
-		if err := r.decode(row); err != nil {
+		if err := r.decode(ctx, row); err != nil {
 			return nil, err
 		}
 	}
@@ -65,8 +66,6 @@ type exemplarReader struct {
 	q          *Querier
 	rows       exemplars.Rows
 	mint, maxt int64
-	bytes      int64 // of the answer
-	maxBytes   int64
 	series     []index.Series
 	at         map[string]int        // by TSUID, in series and found
 	found      [][]exemplar.Exemplar // of each series
@@ -130,7 +129,7 @@ func (r *exemplarReader) seriesOf(row []byte) (at int, base uint32, ok bool) {
 }
 
 // decode adds the exemplars of a row. A cell that cannot be read is reported and passed over.
-func (r *exemplarReader) decode(row store.Row) error {
+func (r *exemplarReader) decode(ctx context.Context, row store.Row) error {
 	at, base, ok := r.seriesOf(row.Key)
 	if !ok {
 		return nil
@@ -147,9 +146,8 @@ func (r *exemplarReader) decode(row store.Row) error {
 			continue
 		}
 		r.found[at] = append(r.found[at], e)
-		if r.bytes += int64(exemplarBytes + len(c.Value)); r.maxBytes > 0 && r.bytes > r.maxBytes {
-			return fmt.Errorf("%w: the exemplars found need more than %d bytes; ask for less at a time, or raise "+
-				"--query.max-memory", ErrLimit, r.maxBytes)
+		if err := budget.From(ctx).Take(ctx, int64(exemplarBytes+4*len(c.Value))); err != nil {
+			return err
 		}
 	}
 	return nil

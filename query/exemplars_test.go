@@ -19,6 +19,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -125,7 +126,7 @@ func TestExemplars_FindsWhatMatches(t *testing.T) {
 		slices.SortFunc(want, func(a, b exemplar.QueryResult) int { return labels.Compare(a.SeriesLabels, b.SeriesLabels) })
 		for plan := range query.Plans {
 			db.querier.ForcePlan(plan)
-			got, err := db.querier.Exemplars(t.Context(), mint, maxt, 0, selectors...)
+			got, err := db.querier.Exemplars(t.Context(), mint, maxt, selectors...)
 			if err != nil || !slices.Equal(exemplarTexts(got), exemplarTexts(want)) {
 				rt.Fatalf("%s: %v, %d..%d: %v\n got %q\nwant %q", plan, selectors, mint, maxt, err, exemplarTexts(got), exemplarTexts(want))
 			}
@@ -138,20 +139,22 @@ func TestExemplars_AreBounded(t *testing.T) {
 	for _, n := range []string{"1", "2"} {
 		db.writeExemplars(t, labels.FromStrings("__name__", "m", "n", n), exemplar.Exemplar{Ts: start}, exemplar.Exemplar{Ts: start + 1})
 	}
-	if _, err := db.querier.Exemplars(t.Context(), start, start+1, 300, named("m")); !errors.Is(err, query.ErrLimit) ||
+	_, ctx := withAccount(t, 1500)
+	if _, err := db.querier.Exemplars(ctx, start, start+1, named("m")); !errors.Is(err, budget.ErrTooLarge) ||
 		!strings.Contains(err.Error(), "--query.max-memory") {
 		t.Errorf("beyond the bytes: got %v", err)
 	}
-	if got, err := db.querier.Exemplars(t.Context(), start, start, 300, named("m")); err != nil || len(got) != 2 {
+	_, ctx = withAccount(t, 1500)
+	if got, err := db.querier.Exemplars(ctx, start, start, named("m")); err != nil || len(got) != 2 {
 		t.Errorf("within the bytes: got %v, %v", got, err)
 	}
 	few := db.withQuerier(db.store, func(c *query.Config) { c.MaxSeries = 1 })
-	if _, err := few.querier.Exemplars(t.Context(), start, start, 0, named("m")); !errors.Is(err, query.ErrLimit) ||
+	if _, err := few.querier.Exemplars(t.Context(), start, start, named("m")); !errors.Is(err, query.ErrLimit) ||
 		!strings.Contains(err.Error(), "--query.max-series") {
 		t.Errorf("beyond the series: got %v", err)
 	}
 	// A long range is not asked for row by row.
-	got, err := db.querier.Exemplars(t.Context(), 0, mapping.MaxTime, 0, named("m"))
+	got, err := db.querier.Exemplars(t.Context(), 0, mapping.MaxTime, named("m"))
 	if err != nil || len(got) != 2 {
 		t.Errorf("of all time: got %v, %v", got, err)
 	}
@@ -177,7 +180,7 @@ func TestExemplars_PassesOverWhatCannotBeRead(t *testing.T) {
 	for plan, warnings := range map[string]int{"get": 2, "scan": 2} {
 		log.Reset()
 		other.querier.ForcePlan(plan)
-		got, err := other.querier.Exemplars(t.Context(), start, start, 0, named("m"))
+		got, err := other.querier.Exemplars(t.Context(), start, start, named("m"))
 		if err != nil || len(got) != 1 || len(got[0].Exemplars) != 1 || strings.Count(log.String(), "WARN") != warnings {
 			t.Errorf("%s: got %v, %v, and logged %s", plan, got, err, &log)
 		}
@@ -211,7 +214,7 @@ func TestExemplars_EndsWithTheError(t *testing.T) {
 	for plan := range query.Plans {
 		other := db.withQuerier(failingRows{db.store, broken}, nil)
 		other.querier.ForcePlan(plan)
-		if _, err := other.querier.Exemplars(t.Context(), start, start, 0, named("m")); !errors.Is(err, broken) {
+		if _, err := other.querier.Exemplars(t.Context(), start, start, named("m")); !errors.Is(err, broken) {
 			t.Errorf("%s: got %v", plan, err)
 		}
 	}
@@ -233,7 +236,7 @@ func BenchmarkExemplars(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				got, err := db.querier.Exemplars(b.Context(), start, start+day, 0, append(named("m"), matchers...))
+				got, err := db.querier.Exemplars(b.Context(), start, start+day, append(named("m"), matchers...))
 				if err != nil || len(got) == 0 {
 					b.Fatal(len(got), err)
 				}

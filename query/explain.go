@@ -67,7 +67,8 @@ func (q *Querier) Explain(
 	if err != nil {
 		return Explanation{}, err
 	}
-	s := newSet(q, found, mint, maxt)
+	s := newSet(ctx, q, found, mint, maxt)
+	defer s.Close()
 	e := Explanation{
 		Road: found.Road, Candidates: found.Candidates, Series: len(s.groups), Hours: len(s.hours),
 		Analyzed: analyze, IndexTook: time.Since(begin),
@@ -77,8 +78,7 @@ func (q *Querier) Explain(
 		return e, nil
 	}
 	begin = time.Now()
-	s.start(ctx)
-	defer s.Close()
+	s.start()
 	for s.Next() {
 		for s.Points() != nil {
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 const (
@@ -47,6 +48,7 @@ type set struct {
 
 	warnings []error
 	touched  Touched
+	holding  // of what the index has found
 }
 
 type fetched struct {
@@ -56,8 +58,10 @@ type fetched struct {
 }
 
 // newSet returns the set of what an index has found; start begins to read.
-func newSet(q *Querier, found index.Result, mint, maxt int64) *set {
+func newSet(ctx context.Context, q *Querier, found index.Result, mint, maxt int64) *set {
+	ctx, cancel := context.WithCancel(ctx)
 	return &set{
+		ctx: ctx, cancel: cancel, holding: holding{budget.From(ctx), found.Bytes},
 		q: q, groups: groupByLabels(found.Series), hours: found.Hours, mint: mint, maxt: maxt,
 		population: found.Metrics, rowRegexp: found.RowRegexp, rows: firstRows, group: -1,
 	}
@@ -75,8 +79,7 @@ func (s *set) overlap(base uint32) bool {
 	return s.windows.Overlap(max(from, s.mint), min(from+mapping.HourMs-1, s.maxt))
 }
 
-func (s *set) start(ctx context.Context) {
-	s.ctx, s.cancel = context.WithCancel(ctx)
+func (s *set) start() {
 	s.current, s.spare = s.q.blocks.Get().(*block), s.q.blocks.Get().(*block)
 	s.current.extent, s.current.runs = extent{}, s.current.runs[:0]
 	if len(s.groups) > 0 && len(s.hours) > 0 {
@@ -144,7 +147,10 @@ func (s *set) fetchAhead() {
 		for {
 			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
 			warnings := append(b.gatherHeld(s.ctx, s), s.missing()...)
-			full, err := b.fill(s.ctx, s.q, s)
+			full, err := false, b.hold(s.ctx)
+			if err == nil {
+				full, err = b.fill(s.ctx, s.q, s)
+			}
 			if !full {
 				ahead <- fetched{b, warnings, err}
 				return
@@ -245,6 +251,7 @@ func (s *set) Close() {
 	s.q.release(s.current)
 	s.q.release(s.spare)
 	s.current, s.spare = new(block), nil
+	s.giveBack()
 }
 
 // release gives a block, or nil, up for another query.
@@ -255,6 +262,7 @@ func (q *Querier) release(b *block) {
 	for _, r := range b.readers {
 		r.release(q)
 	}
+	b.giveBack()
 	if cap(b.merged.T) <= aimedPoints {
 		q.blocks.Put(b)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -25,8 +26,7 @@ type Config struct {
 	Held     Holder // nil: nothing is held
 	// Missing says why samples from mint on may be missing in the store, and held nowhere. It is asked after Held. nil: none are.
 	Missing   func(ctx context.Context, mint int64) (warnings []error)
-	MaxSeries int   // series that one Select may find; 0: no limit
-	MaxBytes  int64 // memory of the series that one Select finds; 0: no limit
+	MaxSeries int // series that one Select may find; 0: no limit
 
 	// Concurrency is how many calls of the store one query makes at a time; default 4.
 	Concurrency int
@@ -76,17 +76,18 @@ func New(c Config) *Querier {
 
 // Select finds the series that match all matchers and yields their samples from mint to maxt, inclusive, in
 // milliseconds. With labelsOnly it yields the series without samples: those that were active on a day of the range.
-// ErrLimit says that more series match than MaxSeries, or that they take more than MaxBytes.
+// ErrLimit says that more series match than MaxSeries. The memory of the series and of the samples being read is taken from the
+// account of the context (see budget.From), until the set is closed.
 func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (SeriesSet, error) {
 	found, err := q.find(ctx, mint, maxt, matchers)
 	if err != nil {
 		return nil, err
 	}
 	if labelsOnly {
-		return &labelSet{groups: groupByLabels(found.Series), at: -1}, nil
+		return &labelSet{groups: groupByLabels(found.Series), at: -1, holding: holding{budget.From(ctx), found.Bytes}}, nil
 	}
-	s := newSet(q, found, mint, maxt)
-	s.start(ctx)
+	s := newSet(ctx, q, found, mint, maxt)
+	s.start()
 	return s, nil
 }
 
@@ -99,22 +100,22 @@ func (q *Querier) SelectWindows(
 	if err != nil {
 		return nil, err
 	}
-	s := newSet(q, found, mint, maxt)
+	s := newSet(ctx, q, found, mint, maxt)
 	s.look(w)
-	s.start(ctx)
+	s.start()
 	return s, nil
 }
 
 // find asks the index.
 func (q *Querier) find(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) (index.Result, error) {
-	found, err := q.Index.Select(ctx, mint, maxt, index.Limits{Series: q.MaxSeries, Bytes: q.MaxBytes}, matchers...)
+	take := func(bytes int64) error { return budget.From(ctx).Take(ctx, bytes) }
+	found, err := q.Index.Select(ctx, mint, maxt, index.Limits{Series: q.MaxSeries, Take: take}, matchers...)
 	switch {
 	case errors.Is(err, index.ErrTooMany):
 		return found, fmt.Errorf("%w: more than %d series match %s; narrow the selector, or raise --query.max-series",
 			ErrLimit, q.MaxSeries, formatMatchers(matchers))
-	case errors.Is(err, index.ErrTooLarge):
-		return found, fmt.Errorf("%w: to find the series that match %s takes more than %d bytes of memory; narrow the selector, "+
-			"or its time range, or raise --query.max-memory", ErrLimit, formatMatchers(matchers), q.MaxBytes)
+	case errors.Is(err, budget.ErrTooLarge), errors.Is(err, budget.ErrBusy):
+		return found, fmt.Errorf("find the series that match %s: %w", formatMatchers(matchers), err)
 	case err != nil:
 		return found, err
 	}
@@ -162,6 +163,7 @@ func formatMatchers(ms []*labels.Matcher) string {
 type labelSet struct {
 	groups []group
 	at     int
+	holding
 }
 
 func (s *labelSet) Next() bool              { s.at++; return s.at < len(s.groups) }
@@ -169,4 +171,4 @@ func (s *labelSet) Labels() labels.Labels   { return s.groups[s.at].labels }
 func (s *labelSet) Points() *mapping.Points { return nil }
 func (s *labelSet) Err() error              { return nil }
 func (s *labelSet) Warnings() []error       { return nil }
-func (s *labelSet) Close()                  {}
+func (s *labelSet) Close()                  { s.giveBack() }

@@ -156,12 +156,16 @@ type reader struct {
 	runs       []run             // of the pages
 	decoder    mapping.RowDecoder
 	touched    Touched
+
+	holding       // of the pages
+	made    int64 // bytes of them, which may not be held yet
 }
 
 func (r *reader) reset(q *Querier, s *set) {
 	r.release(q)
 	r.q, r.mint, r.maxt, r.windows, r.regexp = q, s.mint, s.maxt, s.windows, s.rowRegexp
 	r.runs, r.touched, r.histogram = r.runs[:0], Touched{}, false
+	r.made = 0
 }
 
 // pagePoints is how many samples a page has room for. Of a longer row the page becomes as long as that, and is of no more use.
@@ -174,6 +178,7 @@ func (r *reader) page(samples int) *mapping.Points {
 	}
 	p := r.q.pages.Get().(*mapping.Points)
 	r.pages = append(r.pages, p)
+	r.made += int64(max(samples, pagePoints)) * pointBytes
 	return p
 }
 
@@ -186,6 +191,7 @@ func (r *reader) release(q *Querier) {
 	}
 	clear(r.pages)
 	r.pages = r.pages[:0]
+	r.giveBack()
 }
 
 // read reads a piece. points counts those of all readers; beyond the limit it is errFull.
@@ -209,9 +215,15 @@ func (r *reader) read(ctx context.Context, p *piece, points *atomic.Int64, limit
 		if points.Add(int64(r.touched.Samples-before)) > limit {
 			return errFull
 		}
+		if err := r.take(ctx, r.made-r.bytes); err != nil {
+			return err
+		}
 	}
 	for len(held) > 0 {
 		held = r.decode(store.Row{Key: held[0].key}, held, held[0].group)
+		if err := r.take(ctx, r.made-r.bytes); err != nil {
+			return err
+		}
 	}
 	if r.histogram {
 		return ErrHistogram
@@ -305,6 +317,10 @@ func (r *reader) decode(row store.Row, held []heldRow, group int) []heldRow {
 	if to := page.Len(); to > from {
 		r.runs = append(r.runs, run{group, key.Base, row.Key, page, from, to})
 		r.touched.Samples += to - from
+		r.made += runBytes
+		for i := from; i < min(to, len(page.H)); i++ {
+			r.made += int64(page.H[i].Bytes())
+		}
 	}
 	return held[own:]
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -313,13 +314,68 @@ func TestSelect_RefusesSeriesThatTakeTooMuchMemory(t *testing.T) {
 	db := newDatabase(t, st, nil)
 	db.fill(t, 5, 1, 1)
 	for most, refused := range map[int64]bool{0: false, 400: true, 10_000: false} {
-		other := db.withQuerier(st, func(c *query.Config) { c.MaxBytes = most })
-		set, err := other.querier.Select(t.Context(), start, start, false, named("m"))
+		_, ctx := withAccount(t, most)
+		set, err := db.querier.Select(ctx, start, start, true, named("m"))
 		if err == nil {
 			set.Close()
 		}
-		if refused != errors.Is(err, query.ErrLimit) || refused && !strings.Contains(err.Error(), "400 bytes") {
+		if refused != errors.Is(err, budget.ErrTooLarge) || refused && !strings.Contains(err.Error(), "400 bytes") {
 			t.Errorf("at most %d bytes: got %v", most, err)
+		}
+	}
+}
+
+// withAccount returns a context with an account of so many bytes, 0 for many, and the budget that it is of. When the test is
+// over everything must have been given back before the account was closed.
+func withAccount(t *testing.T, bytes int64) (*budget.Budget, context.Context) {
+	t.Helper()
+	b, err := budget.New(budget.Config{Total: 1 << 30, Request: bytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := b.Open()
+	t.Cleanup(a.Close)
+	return b, budget.NewContext(t.Context(), a)
+}
+
+// What a set holds is taken from the account while it is read, and is all given back when it is closed, wherever that is.
+func TestSelect_HoldsWhatItReadsAndGivesItBack(t *testing.T) {
+	db := newDatabase(t, storetest.NewMem(), nil)
+	db.fill(t, 300, 3, 40)
+	for _, c := range []struct {
+		name   string
+		series int // that are read
+		most   int64
+		want   error
+	}{
+		{name: "all", series: 300},
+		{name: "none", series: 0},
+		{name: "some", series: 7},
+		{name: "too much", series: 300, most: 300_000, want: budget.ErrTooLarge},
+	} {
+		b, ctx := withAccount(t, c.most)
+		set, err := db.querier.Select(ctx, start, start+3*mapping.HourMs, false, named("m"))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		most := int64(0)
+		for range c.series {
+			if !set.Next() {
+				break
+			}
+			for set.Points() != nil {
+				most = max(most, b.Held())
+			}
+		}
+		if err := set.Err(); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+		}
+		if c.name == "all" && most < 300*3*40*16 {
+			t.Errorf("%s: %d bytes were held, fewer than the samples have", c.name, most)
+		}
+		set.Close()
+		if held := b.Held(); held > 1<<19 { // which an account keeps, to take again
+			t.Errorf("%s: %d bytes are held by a set that is closed", c.name, held)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
 )
@@ -207,7 +208,7 @@ var anyOrigin = regexp.MustCompile("^(?s:.*)$")
 // errorCode chooses the status where the module's choice says too little: what may pass is 503, to be tried again. The
 // module does not export the type N of its own classes of errors.
 func errorCode[N any](_ N, err error) (code int, override bool) {
-	for _, mayPass := range []error{store.ErrUnavailable, store.ErrClosed, context.DeadlineExceeded} {
+	for _, mayPass := range []error{budget.ErrBusy, store.ErrUnavailable, store.ErrClosed, context.DeadlineExceeded} {
 		if errors.Is(err, mayPass) {
 			return http.StatusServiceUnavailable, true
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -172,7 +173,7 @@ func (f failing) SelectWindows(
 	return nil, f.err
 }
 
-func (f failing) Exemplars(context.Context, int64, int64, int64, ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+func (f failing) Exemplars(context.Context, int64, int64, ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	return nil, f.err
 }
 
@@ -187,6 +188,8 @@ func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
 	}{
 		{fmt.Errorf("read: %w", store.ErrUnavailable), http.StatusServiceUnavailable},
 		{store.ErrClosed, http.StatusServiceUnavailable},
+		{fmt.Errorf("read: %w", budget.ErrBusy), http.StatusServiceUnavailable},
+		{budget.ErrTooLarge, http.StatusUnprocessableEntity},
 		{context.DeadlineExceeded, http.StatusServiceUnavailable},
 		{query.ErrLimit, http.StatusUnprocessableEntity},
 		{store.ErrCorrupt, http.StatusUnprocessableEntity},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -19,6 +20,9 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/annotations"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // Version answers what Prometheus answers at /version.
@@ -46,7 +50,10 @@ func (h *Handler) Federate(w http.ResponseWriter, r *http.Request) {
 	latest, warnings, err := h.latest(r.Context(), selectors)
 	if err != nil {
 		code, ok := errorCode(0, err)
-		if !ok {
+		switch {
+		case errors.Is(err, query.ErrLimit), errors.Is(err, budget.ErrTooLarge):
+			code = http.StatusUnprocessableEntity
+		case !ok:
 			code = http.StatusInternalServerError
 		}
 		http.Error(w, err.Error(), code)
@@ -100,6 +107,9 @@ func (h *Handler) latest(
 			return nil, nil, err
 		}
 		// The exposition formats have no staleness markers.
+		if err := budget.From(ctx).Take(ctx, int64(familyBytes+answerTimes*s.Metric.ByteSize())); err != nil {
+			return nil, nil, err
+		}
 		if any && (s.H == nil && !value.IsStaleNaN(s.F) || s.H != nil && !value.IsStaleNaN(s.H.Sum)) {
 			found = append(found, s)
 		}

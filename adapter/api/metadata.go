@@ -12,6 +12,7 @@ import (
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // MetadataSource knows metric families. It may be called by many goroutines at once.
@@ -38,6 +39,9 @@ func (h *Handler) serveMetadata(w http.ResponseWriter, r *http.Request) {
 		if size += len(name) + len(m.Help) + len(m.Unit); size > maxMetadataBytes {
 			return fmt.Errorf("%w: the metadata found has more than %d bytes; ask for that of a metric, or set a limit",
 				query.ErrLimit, maxMetadataBytes)
+		}
+		if err := budget.From(r.Context()).Take(r.Context(), int64(familyBytes+answerTimes*(len(name)+len(m.Help)+len(m.Unit)))); err != nil {
+			return err
 		}
 		found = append(found, scrape.MetricMetadata{MetricFamily: name, Type: m.Type, Help: m.Help, Unit: m.Unit})
 		return nil

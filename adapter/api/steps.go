@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // boundedEngine makes queries that end in time. It refuses those whose subqueries have too many steps: the module's engine
@@ -63,7 +64,7 @@ func (e boundedEngine) judge(ctx context.Context, query promql.Query, err error)
 		err = fmt.Errorf("%w: functions over its subqueries look at %.3g points of each series, --query.max-subquery-steps=%d "+
 			"allows %.3g: ask for fewer steps", bounds.ErrTooComplex, c.points, e.maxSteps, float64(e.maxSteps)*pointsPerStep)
 	default:
-		return timedQuery{query}, nil
+		return boundedQuery{query, int64(c.steps) * stepBytes}, nil
 	}
 	return refusedQuery{err: err}, nil
 }
@@ -77,12 +78,23 @@ type refusedQuery struct {
 func (q refusedQuery) Exec(context.Context) *promql.Result { return &promql.Result{Err: q.err} }
 func (q refusedQuery) Close()                              {}
 
-// timedQuery is a query that names the end of its time as Prometheus does, wherever it was met: in the store it is an error of
-// the store's.
-type timedQuery struct{ promql.Query }
+// boundedQuery is a query whose memory is taken from its account: what the engine makes of series that are read, whoever reads
+// them takes; so that here its subqueries are left, which need no series, and the answer. It names the end of its time as
+// Prometheus does, wherever it was met: in the store it is an error of the store's.
+type boundedQuery struct {
+	promql.Query
+	bytes int64 // of its subqueries
+}
 
-func (q timedQuery) Exec(ctx context.Context) *promql.Result {
+func (q boundedQuery) Exec(ctx context.Context) *promql.Result {
+	account := budget.From(ctx)
+	if err := account.Take(ctx, q.bytes); err != nil {
+		return &promql.Result{Err: err}
+	}
 	result := q.Query.Exec(ctx)
+	if result.Err == nil {
+		result.Err = account.Take(ctx, answerBytes(result.Value))
+	}
 	result.Err = timeError(result.Err, "query execution")
 	return result
 }

@@ -1,16 +1,12 @@
 package wire
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
-	"github.com/promtsd/promtsd/mapping"
 )
 
 // ResponseType is a form of the answer to a remote read.
@@ -185,122 +181,4 @@ func parseMatcher(m *prompb.LabelMatcher) (*labels.Matcher, error) {
 		return nil, fmt.Errorf("matcher of label %q: %w", m.Name, err)
 	}
 	return matcher, nil
-}
-
-// SamplesResponse builds a prometheus.ReadResponse:
-//
-//	ReadResponse  1 results     (one for each query, in order)
-//	QueryResult   1 timeseries
-//	TimeSeries    1 labels      2 samples   4 histograms
-//	Sample        1 value       2 timestamp
-//
-// It is written by hand because the generated encoder takes -0 for the default value and leaves it out, and with it the
-// sign. The order of calls is that of the message: Query, then for each series Series and any number of Points.
-type SamplesResponse struct {
-	// MaxBytes bounds the message. 0 means no bound but that of the format, 2 GiB.
-	MaxBytes int
-
-	buf         []byte
-	queryBegin  int // where the current query result begins, or 0
-	seriesBegin int // where the current series begins, or 0
-}
-
-// gap is left before a message until its length is known: a tag of one byte and a length of up to five.
-const gap = 6
-
-// Reset makes the response empty and keeps its memory.
-func (r *SamplesResponse) Reset() { r.buf, r.queryBegin, r.seriesBegin = r.buf[:0], 0, 0 }
-
-// Query begins the result of the next query.
-func (r *SamplesResponse) Query() {
-	r.endQuery()
-	r.buf = append(r.buf, make([]byte, gap)...)
-	r.queryBegin = len(r.buf)
-}
-
-// Series begins the next series of the current query. More than MaxBytes is ErrTooLarge.
-func (r *SamplesResponse) Series(ls labels.Labels) error {
-	r.endSeries()
-	r.buf = append(r.buf, make([]byte, gap)...)
-	r.seriesBegin = len(r.buf)
-	ls.Range(func(l labels.Label) { r.buf = mapping.AppendLabel(r.buf, l.Name, l.Value) })
-	return r.checkSize()
-}
-
-// Points adds samples to the current series. More than MaxBytes is ErrTooLarge.
-func (r *SamplesResponse) Points(p *mapping.Points) error {
-	dst := r.buf
-	for i, t := range p.T {
-		if h := p.Histogram(i); !h.IsZero() {
-			var err error
-			if dst, err = appendHistogram(dst, t, h); err != nil {
-				return err
-			}
-			continue
-		}
-		at := len(dst)
-		dst = append(dst, 2<<3|typeBytes, 0)
-		if bits := math.Float64bits(p.V[i]); bits != 0 {
-			dst = append(dst, 1<<3|typeFixed64)
-			dst = binary.LittleEndian.AppendUint64(dst, bits)
-		}
-		if t != 0 {
-			dst = append(dst, 2<<3|typeVarint)
-			dst = binary.AppendUvarint(dst, uint64(t))
-		}
-		dst[at+1] = byte(len(dst) - at - 2)
-	}
-	r.buf = dst
-	return r.checkSize()
-}
-
-// appendHistogram appends a native histogram as a field of a series.
-func appendHistogram(dst []byte, t int64, h mapping.Histogram) ([]byte, error) {
-	m := h.Message(t)
-	size := m.Size()
-	dst = binary.AppendUvarint(append(dst, 4<<3|typeBytes), uint64(size))
-	at := len(dst)
-	dst = slices.Grow(dst, size)[:at+size]
-	_, err := m.MarshalToSizedBuffer(dst[at:])
-	return dst, err
-}
-
-// Finish ends the response and returns it. It is valid until Reset.
-func (r *SamplesResponse) Finish() []byte {
-	r.endQuery()
-	return r.buf
-}
-
-func (r *SamplesResponse) checkSize() error {
-	limit := r.MaxBytes
-	if limit <= 0 || limit > math.MaxInt32 {
-		limit = math.MaxInt32
-	}
-	if len(r.buf) > limit {
-		return fmt.Errorf("%w: the answer needs more than the %d bytes allowed", ErrTooLarge, limit)
-	}
-	return nil
-}
-
-func (r *SamplesResponse) endQuery() {
-	r.endSeries()
-	if r.queryBegin > 0 {
-		r.buf = closeGap(r.buf, r.queryBegin)
-		r.queryBegin = 0
-	}
-}
-
-func (r *SamplesResponse) endSeries() {
-	if r.seriesBegin > 0 {
-		r.buf = closeGap(r.buf, r.seriesBegin)
-		r.seriesBegin = 0
-	}
-}
-
-// closeGap writes field 1 with its length before the message that begins at begin and moves that up to it.
-func closeGap(b []byte, begin int) []byte {
-	size := len(b) - begin
-	head := append(b[:begin-gap], 1<<3|typeBytes)
-	head = binary.AppendUvarint(head, uint64(size))
-	return append(head, b[begin:begin+size]...)
 }

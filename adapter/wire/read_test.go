@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage/remote"
@@ -78,15 +81,92 @@ func TestSamplesResponse_PrompbReadsTheSameBits(t *testing.T) {
 				}
 			}
 		}
-		body := r.Finish()
-		var got prompb.ReadResponse
-		if err := got.Unmarshal(body); err != nil {
-			t.Fatalf("body %x: %v", body, err)
-		}
+		got := finished(t, &r)
 		if g, w := bits(&got), bits(&want); g != w {
 			t.Fatalf("got\n%s\nwant\n%s", g, w)
 		}
 	})
+}
+
+// finished is what a client makes of a response.
+func finished(t rapid.TB, r *wire.SamplesResponse) (got prompb.ReadResponse) {
+	t.Helper()
+	parts, err := r.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := snappy.Decode(nil, bytes.Join(parts, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.Unmarshal(body); err != nil {
+		t.Fatalf("body %x: %v", body, err)
+	}
+	return got
+}
+
+// Messages of all lengths, so that what is deflated at a time ends anywhere in them.
+func TestSamplesResponse_IsDeflatedWhileItIsBuilt(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	taken := int64(0)
+	r := wire.SamplesResponse{Take: func(n int64) error { taken += n; return nil }}
+	for round := range 3 {
+		r.Reset()
+		taken = 0
+		var want prompb.ReadResponse
+		for range 7 {
+			r.Query()
+			result := new(prompb.QueryResult)
+			for range random.IntN(40) {
+				value := strings.Repeat("v", random.IntN(3000))
+				if err := r.Series(labels.FromStrings("n", value, "o", "p")); err != nil {
+					t.Fatal(err)
+				}
+				series := &prompb.TimeSeries{Labels: []prompb.Label{{Name: "n", Value: value}, {Name: "o", Value: "p"}}}
+				for range random.IntN(3) {
+					var p mapping.Points
+					for range random.IntN(5) * random.IntN(4000) {
+						s := prompb.Sample{Timestamp: int64(len(series.Samples)) * 15_000, Value: float64(random.IntN(9))}
+						p.Append(s.Timestamp, s.Value)
+						series.Samples = append(series.Samples, s)
+					}
+					if err := r.Points(&p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				result.Timeseries = append(result.Timeseries, series)
+			}
+			want.Results = append(want.Results, result)
+		}
+		got := finished(t, &r)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("round %d: the client reads something else", round)
+		}
+		if size := int64(want.Size()); taken > size*3/4 {
+			t.Errorf("round %d: %d bytes of memory for a message of %d", round, taken, size)
+		}
+	}
+}
+
+func TestSamplesResponse_EndsWhereMemoryEnds(t *testing.T) {
+	full := errors.New("no memory")
+	r := wire.SamplesResponse{Take: func(int64) error { return full }}
+	r.Query()
+	var p mapping.Points
+	for i := range int64(10_000) {
+		p.Append(i, float64(i))
+	}
+	if err := errors.Join(r.Series(labels.FromStrings("a", "b")), r.Points(&p)); !errors.Is(err, full) {
+		t.Errorf("got %v, want %v", err, full)
+	}
+	r.Reset()
+	r.Query()
+	if err := r.Series(labels.FromStrings("a", "b")); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+	if _, err := r.Finish(); !errors.Is(err, full) {
+		t.Errorf("a small one: got %v, want %v", err, full)
+	}
 }
 
 // bits renders a message so that every bit of a value shows.
@@ -311,7 +391,9 @@ func BenchmarkSamplesResponse(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		b.SetBytes(int64(len(r.Finish())))
+		if _, err := r.Finish(); err != nil {
+			b.Fatal(err)
+		}
 	}
 	b.ReportMetric(100*240*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -161,7 +162,9 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e, err := h.querier.Explain(r.Context(), mint, maxt, matchers, asked.Get("analyze") == "true")
 	switch {
-	case errors.Is(err, query.ErrLimit):
+	case errors.Is(err, budget.ErrBusy):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case errors.Is(err, query.ErrLimit), errors.Is(err, budget.ErrTooLarge):
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)

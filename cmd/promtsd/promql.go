@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 )
 
@@ -29,6 +31,7 @@ type promqlFlags struct {
 	maxSamples  int
 	concurrency int
 	maxMemory   units.Base2Bytes
+	maxTotal    units.Base2Bytes
 	maxBytes    units.Base2Bytes
 	maxSteps    int
 	otlp        bool
@@ -43,9 +46,11 @@ func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
 		Default("5m").SetValue(&f.lookback)
 	cmd.Flag("query.max-samples", "Samples that a PromQL query may hold at a time.").Default("50000000").IntVar(&f.maxSamples)
 	cmd.Flag("query.max-concurrency", "PromQL queries that run at a time; others wait.").Default("20").IntVar(&f.concurrency)
-	cmd.Flag("query.max-memory", "Memory of the series that a selector finds, for whichever purpose; of the samples of a PromQL "+
-		"query, as chunks; and of the exemplars that a query for those finds. 0 is any.").
-		Default("512MiB").BytesVar(&f.maxMemory)
+	cmd.Flag("query.max-total-memory", "Memory that all PromQL queries, remote reads and calls for series and labels hold "+
+		"together; past it they wait, and then are answered 503. 0 is a quarter of the memory limit (GOMEMLIMIT, or "+
+		"that of the container or the machine).").Default("0").BytesVar(&f.maxTotal)
+	cmd.Flag("query.max-memory", "Memory that one of them holds; past it, 422. 0 is half of the total.").
+		Default("0").BytesVar(&f.maxMemory)
 	cmd.Flag("query.max-query-bytes", "Length of a PromQL expression, and of all selectors of a request together.").
 		Default("16KiB").BytesVar(&f.maxBytes)
 	cmd.Flag("query.max-subquery-steps", "Steps of all subqueries of a PromQL query together, such as 43,200 for [30d:1m].").
@@ -73,13 +78,35 @@ func (v originValue) String() string {
 	return strings.TrimSuffix(strings.TrimPrefix((*v.to).String(), "^(?s:"), ")$")
 }
 
+const (
+	// queryShare is the part of the memory limit that is for queries by default.
+	queryShare = 4
+	// unlimitedShare is what is for queries by default where there is no limit.
+	unlimitedShare = 1 << 30
+)
+
+// memory makes the budget of all queries. limit is the process's limit of memory, math.MaxInt64 for none.
+func (f *promqlFlags) memory(limit int64, registry prometheus.Registerer) (*budget.Budget, error) {
+	c := budget.Config{Total: int64(f.maxTotal), Request: int64(f.maxMemory), Registerer: registry}
+	if c.Total == 0 && limit == math.MaxInt64 {
+		c.Total = unlimitedShare
+	}
+	if c.Total == 0 {
+		c.Total = max(budget.MinTotal, limit/queryShare)
+	}
+	if c.Request == 0 {
+		c.Request = c.Total / 2
+	}
+	return budget.New(c)
+}
+
 // handler makes the API.
 func (f *promqlFlags) handler(
 	querier *query.Querier, appender *ingest.Appender, flags map[string]string, registry *prometheus.Registry, logger *slog.Logger,
 ) (*api.Handler, error) {
 	c := api.Config{
-		Queryable: promstore.New(promstore.Config{Querier: querier, MaxBytes: int64(f.maxMemory)}),
-		Exemplars: promstore.ExemplarQueryable{Source: querier, MaxBytes: int64(f.maxMemory)},
+		Queryable: promstore.New(promstore.Config{Querier: querier}),
+		Exemplars: promstore.ExemplarQueryable{Source: querier},
 		Metadata:  families.Reader{Store: querier.Store, Tables: querier.Settings.Tables},
 		Timeout:   time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
 		MaxConcurrency: f.concurrency, MaxQueryBytes: int(f.maxBytes), MaxSubquerySteps: f.maxSteps, Flags: flags, Origins: f.origins, Registerer: registry, Gatherer: registry, Logger: logger,

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -231,15 +232,19 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	}
 	quarantine := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.logger)
 	querier := query.New(query.Config{
-		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, MaxBytes: int64(f.promql.maxMemory), Registerer: o.registry, Logger: o.logger,
+		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.logger,
 		Index: index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
 		Held:  f.held(o.store, o.settings.Tables, appender), Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
 	})
+	queries, err := f.promql.memory(debug.SetMemoryLimit(-1), o.registry)
+	if err != nil {
+		return err
+	}
 	f.read.MaxRequestBytes, f.read.MaxResponseBytes = int(f.maxRequest), int(f.maxResponse)
 	handler, err := adapter.New(adapter.Config{
 		Appender: appender, Querier: querier, NewFinder: appender.NewFinder,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
-		Read:  f.read, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
+		Read:  f.read, Memory: queries, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
 		Healthy: o.condition.healthy,
 		Ready:   func() error { return cmp.Or(o.condition.Writable(), appender.Ready()) }, Starting: appender.Replaying,
 	})
@@ -252,8 +257,8 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	}
 	defer func() { err = errors.Join(err, promql.Close()) }()
 	public := http.NewServeMux()
-	public.Handle(api.Prefix, handler.WhenReady(handler.Buffer(promql)))
-	public.Handle("GET /federate", handler.WhenReady(http.HandlerFunc(promql.Federate)))
+	public.Handle(api.Prefix, handler.WhenReady(handler.Buffer(handler.Account(promql))))
+	public.Handle("GET /federate", handler.WhenReady(handler.Account(http.HandlerFunc(promql.Federate))))
 	public.HandleFunc("GET /version", promql.Version)
 	protect, err := f.protect()
 	if err != nil {
@@ -266,7 +271,7 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 		public.Handle(api.Prefix+path, protect.Handler(handler.WhenReady(handler.Buffer(promql))))
 	}
 	public.Handle("/", handler)
-	public.Handle("GET "+explainPath, handler.WhenReady(explainHandler{querier, f.promql.parser()}))
+	public.Handle("GET "+explainPath, handler.WhenReady(handler.Account(explainHandler{querier, f.promql.parser()})))
 
 	tasks, stopTasks := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -62,9 +62,9 @@ func (s *selection) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	n := 0
+	n, done := 0, 0
 	for i, tsuid := range s.pending {
-		s.bytes -= int64(seenBytes + len(tsuid))
+		done += seenBytes + len(tsuid)
 		if days[i] != nil {
 			s.pending[n], days[n] = tsuid, days[i]
 			n++
@@ -77,7 +77,7 @@ func (s *selection) settle(ctx context.Context) error {
 		}
 	}
 	s.pending = s.pending[:0]
-	return nil
+	return s.take(-done)
 }
 
 // pendingRanges are the ranges of TSUIDs from the first to the last pending series of each metric.

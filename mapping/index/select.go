@@ -16,21 +16,21 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// A Select that goes beyond one of its Limits ends with one of these.
-var (
-	ErrTooMany  = errors.New("too many series")
-	ErrTooLarge = errors.New("the series take too much memory")
-)
+// ErrTooMany says that more series match than Limits allow.
+var ErrTooMany = errors.New("too many series")
 
-// Limits bound a Select; 0 is no bound.
+// Limits bound a Select.
 type Limits struct {
-	Series int   // that match
-	Bytes  int64 // of memory for the series found, and for those looked at where that takes memory
+	Series int // that match; 0: any number
+
+	// Take is told of memory for the series found, and for those looked at where that takes memory; below 0 it is given
+	// back. Its error ends the Select. nil: there is no bound.
+	Take func(bytes int64) error
 }
 
 // What an entry takes besides its TSUID and its labels' texts.
 const (
-	foundBytes = 96
+	foundBytes = 144 // in lists of series, and of groups of them
 	seenBytes  = 72
 )
 
@@ -86,6 +86,7 @@ type Result struct {
 	// RowRegexp is a store.RowFilter's regular expression that the data row keys of all series found match; empty if it
 	// would say nothing.
 	RowRegexp string
+	Bytes     int64 // of memory that Limits were told of
 }
 
 // pageSize is how many TSUIDs are compared at a time: the texts that the comparison needs are then read together.
@@ -128,7 +129,7 @@ func (r *Reader) Select(
 		}
 		return bytes.Compare(a.TSUID, b.TSUID)
 	})
-	result := Result{Series: s.found, Candidates: s.candidates, Road: road}
+	result := Result{Series: s.found, Candidates: s.candidates, Road: road, Bytes: s.bytes}
 	if road != RowKeyRoad { // which has not met those that do not match
 		result.Metrics = s.metrics
 	}
@@ -371,8 +372,8 @@ func (s *selection) admit(ctx context.Context, matched [][]byte, days []Days) er
 
 // take counts memory.
 func (s *selection) take(bytes int) error {
-	if s.bytes += int64(bytes); s.limits.Bytes > 0 && s.bytes > s.limits.Bytes {
-		return ErrTooLarge
+	if s.bytes += int64(bytes); s.limits.Take == nil {
+		return nil
 	}
-	return nil
+	return s.limits.Take(int64(bytes))
 }

@@ -567,16 +567,27 @@ func TestSelect_BoundsItsMemoryOverAnyRange(t *testing.T) {
 	r := db.reader(true)
 	for _, span := range []struct{ days, found int }{{1, 5}, {2, 10}, {39, 195}, {days, series}} {
 		maxt := noon + int64(span.days-1)*day
-		find := func(limits index.Limits) (int, error) {
+		full, held := errors.New("no memory"), int64(0)
+		find := func(most int64) (int, error) {
+			held = 0
+			limits := index.Limits{Take: func(bytes int64) error {
+				if held += bytes; held > most {
+					return full
+				}
+				return nil
+			}}
 			result, err := r.Select(t.Context(), noon, maxt, limits, eq("__name__", "m"))
+			if err == nil && result.Bytes != held {
+				t.Errorf("%d days: %d bytes are held, the result says %d", span.days, held, result.Bytes)
+			}
 			return len(result.Series), err
 		}
 		// What it takes is above the bytes of a TSUID and its labels, and not a multiple of what Go needs for them.
 		least, most := int64(span.found*(9+16)), int64(span.found*400)
-		if _, err := find(index.Limits{Bytes: least}); !errors.Is(err, index.ErrTooLarge) {
-			t.Errorf("%d days in %d bytes: got error %v, want %v", span.days, least, err, index.ErrTooLarge)
+		if _, err := find(least); !errors.Is(err, full) {
+			t.Errorf("%d days in %d bytes: got error %v, want %v", span.days, least, err, full)
 		}
-		if n, err := find(index.Limits{Bytes: most}); err != nil || n != span.found {
+		if n, err := find(most); err != nil || n != span.found {
 			t.Errorf("%d days in %d bytes: got %d series and error %v, want %d", span.days, most, n, err, span.found)
 		}
 	}

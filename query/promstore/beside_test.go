@@ -16,7 +16,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/families"
-	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 )
 
@@ -57,8 +57,8 @@ func TestAppendable_KeepsExemplarsAndMetadata(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	q, _ = promstore.ExemplarQueryable{Source: db.querier, MaxBytes: 1}.ExemplarQuerier(t.Context())
-	if _, err := q.Select(0, 9, []*labels.Matcher{equal("__name__", "c")}); !errors.Is(err, query.ErrLimit) {
+	q, _ = promstore.ExemplarQueryable{Source: db.querier}.ExemplarQuerier(withAccount(t, 1))
+	if _, err := q.Select(0, 9, []*labels.Matcher{equal("__name__", "c")}); !errors.Is(err, budget.ErrTooLarge) {
 		t.Errorf("beyond the bytes: got %v", err)
 	}
 

@@ -49,6 +49,7 @@ type lookingQuery struct {
 }
 
 func (q lookingQuery) Exec(ctx context.Context) *promql.Result {
+	ctx = context.WithValue(ctx, resultsKey{}, resultsOf(q.Statement().(*parser.EvalStmt)))
 	return q.Query.Exec(context.WithValue(ctx, looksKey{}, q.looks))
 }
 

@@ -11,15 +11,12 @@ import (
 // ExemplarSource finds exemplars; query.Querier is one. It may be called by many goroutines at once.
 type ExemplarSource interface {
 	// Exemplars finds the exemplars from mint to maxt, both inclusive, in milliseconds, of the series that all matchers of
-	// any of the selectors match, in order, and takes maxBytes for them at most (0: any).
-	Exemplars(ctx context.Context, mint, maxt, maxBytes int64, selectors ...[]*labels.Matcher) ([]exemplar.QueryResult, error)
+	// any of the selectors match, in order.
+	Exemplars(ctx context.Context, mint, maxt int64, selectors ...[]*labels.Matcher) ([]exemplar.QueryResult, error)
 }
 
 // ExemplarQueryable is a storage.ExemplarQueryable.
-type ExemplarQueryable struct {
-	Source   ExemplarSource
-	MaxBytes int64 // of one answer: past it a Select ends with query.ErrLimit; 0: no bound
-}
+type ExemplarQueryable struct{ Source ExemplarSource }
 
 // ExemplarQuerier returns a querier, whose Selects end with ctx.
 func (q ExemplarQueryable) ExemplarQuerier(ctx context.Context) (storage.ExemplarQuerier, error) {
@@ -32,5 +29,5 @@ type exemplarQuerier struct {
 }
 
 func (q exemplarQuerier) Select(start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
-	return q.Source.Exemplars(q.ctx, start, end, q.MaxBytes, matchers...)
+	return q.Source.Exemplars(q.ctx, start, end, matchers...)
 }

@@ -5,13 +5,13 @@ package promstore
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // Querier finds series; query.Querier is one. It may be called by many goroutines at once.
@@ -31,16 +31,14 @@ type Querier interface {
 // Config is what a Queryable needs.
 type Config struct {
 	Querier Querier // required
-
-	// MaxBytes bounds the memory of the samples that the Selects of one storage.Querier hold, which is those of one
-	// PromQL query: past it they end with query.ErrLimit. 0: no bound.
-	MaxBytes int64
 }
 
 // Queryable is a storage.SampleAndChunkQueryable. It is safe for concurrent use, and so are its queriers.
 //
 // Series come sorted by labels, always. Their samples are read when a set moves to them, and held as XOR chunks until
-// the consumer lets go of them, because the engine takes all series of a selector before it looks at the first.
+// the consumer lets go of them, because the engine takes all series of a selector before it looks at the first. Their memory,
+// and what the engine will make of them, is taken from the account of a Select's context (see budget.From), until the querier is
+// closed.
 type Queryable struct {
 	config Config
 }
@@ -60,18 +58,18 @@ func (s *Queryable) ChunkQuerier(mint, maxt int64) (storage.ChunkQuerier, error)
 }
 
 func (s *Queryable) querier(mint, maxt int64) *querier {
-	return &querier{source: s.config.Querier, mint: mint, maxt: maxt, budget: budget{max: s.config.MaxBytes}}
+	return &querier{source: s.config.Querier, mint: mint, maxt: maxt}
 }
 
 // querier is what a storage.Querier and a storage.ChunkQuerier have in common.
 type querier struct {
 	source     Querier
 	mint, maxt int64
-	budget     budget
 
 	mu     sync.Mutex // guards what follows
 	open   map[*set]struct{}
 	closed bool
+	held   map[*budget.Account]int64 // of the contexts of Selects, which have one mostly
 }
 
 type sampleQuerier struct{ *querier }
@@ -99,6 +97,7 @@ func (q *querier) selectSeries(ctx context.Context, hints *storage.SelectHints, 
 		s.limit, s.shard, s.shards = hints.Limit, hints.ShardIndex, hints.ShardCount
 		s.labelsOnly = hints.Func == "series"
 		s.windows = windowsOf(ctx, hints.Step, ms)
+		s.result = resultOf(ctx, hints, ms)
 	}
 	if s.labelsOnly {
 		// The API takes the warnings of such a set before its first series.
@@ -110,12 +109,33 @@ func (q *querier) selectSeries(ctx context.Context, hints *storage.SelectHints, 
 // Close ends the sets that are not at their end.
 func (q *querier) Close() error {
 	q.mu.Lock()
-	open := q.open
-	q.open, q.closed = nil, true
+	open, held := q.open, q.held
+	q.open, q.held, q.closed = nil, nil, true
 	q.mu.Unlock()
 	for s := range open {
 		s.inner.Close()
 	}
+	for account, bytes := range held {
+		account.Give(bytes)
+	}
+	return nil
+}
+
+// take takes memory from the account of a context until the querier is closed.
+func (q *querier) take(ctx context.Context, bytes int) error {
+	account := budget.From(ctx)
+	if account == nil {
+		return nil
+	}
+	if err := account.Take(ctx, int64(bytes)); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held == nil {
+		q.held = make(map[*budget.Account]int64)
+	}
+	q.held[account] += int64(bytes)
 	return nil
 }
 
@@ -140,18 +160,6 @@ func (q *querier) leave(s *set) bool {
 	_, ok := q.open[s]
 	delete(q.open, s)
 	return ok
-}
-
-// budget bounds the bytes that the sets of one querier hold together.
-type budget struct {
-	max  int64
-	used atomic.Int64
-}
-
-// take adds n bytes and reports whether the budget had them.
-func (b *budget) take(n int) bool {
-	used := b.used.Add(int64(n))
-	return b.max <= 0 || used <= b.max
 }
 
 // warningsOf are the warnings of a set as those of the answer: it may lack samples of another promtsd that could not be

@@ -3,7 +3,6 @@ package promstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"unsafe"
 
@@ -27,6 +26,7 @@ type set struct {
 	mint, maxt    int64
 	labelsOnly    bool
 	windows       *query.Windows // chunks beside them are not kept
+	result        result         // what the engine will make of a series
 	whole         bool           // all samples are read, not only those in windows
 	matchers      []*labels.Matcher
 	limit         int // series; 0: any number
@@ -41,6 +41,7 @@ type set struct {
 	err      error
 	warnings annotations.Annotations
 
+	extent  extent // of the samples of the series being read
 	encoder query.ChunkEncoder
 	pieces  []piece // of the series being read
 	slab    []byte  // what chunks are cut from
@@ -58,7 +59,10 @@ const (
 
 	// What a series and a chunk cost besides labels and encoded samples.
 	seriesBytes = int(unsafe.Sizeof(series{}))
-	chunkBytes  = int(unsafe.Sizeof(chunks.Meta{}) + unsafe.Sizeof(chunkenc.XORChunk{}))
+	chunkBytes  = int(unsafe.Sizeof(chunks.Meta{}) + unsafe.Sizeof(chunkenc.XORChunk{}) + unsafe.Sizeof(piece{}))
+
+	// answerTimes is how many times as much memory as labels themselves an answer takes that is made of labels alone.
+	answerTimes = 4
 )
 
 // begin selects the series.
@@ -147,18 +151,26 @@ func (s *set) readWhole() {
 
 // read takes the samples of the inner set's series.
 func (s *set) read(ls labels.Labels) (*series, error) {
-	if !s.q.budget.take(seriesBytes + int(ls.ByteSize())) {
-		return nil, s.overBudget()
+	size := seriesBytes + int(ls.ByteSize())
+	if s.labelsOnly {
+		size += answerTimes * int(ls.ByteSize())
+	}
+	if err := s.q.take(s.ctx, size); err != nil {
+		return nil, err
 	}
 	out := &series{labels: ls}
 	if s.labelsOnly {
 		return out, nil
 	}
-	s.pieces = s.pieces[:0]
+	s.pieces, s.extent = s.pieces[:0], extent{}
 	for p := s.inner.Points(); p != nil; p = s.inner.Points() {
+		s.extent.add(p)
 		if err := s.encoder.Encode(p, s.keep); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.q.take(s.ctx, s.result.bytes(ls, s.extent)); err != nil {
+		return nil, err
 	}
 	// An error inside a series ends its points like their end does.
 	if err := s.inner.Err(); err != nil {
@@ -190,8 +202,8 @@ func (s *set) keep(c query.Chunk) error {
 		return nil
 	}
 	n := len(c.Data)
-	if !s.q.budget.take(chunkBytes + n) {
-		return s.overBudget()
+	if err := s.q.take(s.ctx, chunkBytes+n); err != nil {
+		return err
 	}
 	if cap(s.slab)-len(s.slab) < n {
 		s.slab = make([]byte, 0, max(slabBytes, n))
@@ -200,11 +212,6 @@ func (s *set) keep(c query.Chunk) error {
 	s.slab = append(s.slab, c.Data...)
 	s.pieces = append(s.pieces, piece{c.MinT, c.MaxT, c.Encoding, slices.Clip(s.slab[at:])})
 	return nil
-}
-
-func (s *set) overBudget() error {
-	return fmt.Errorf("%w: the series and samples of this query take more than %d bytes of memory; ask for less, or "+
-		"raise --query.max-memory", query.ErrLimit, s.q.budget.max)
 }
 
 func (s *set) Err() error                        { return s.err }

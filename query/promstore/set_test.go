@@ -16,6 +16,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 )
 
@@ -30,19 +31,32 @@ func fill(t testing.TB, db *database, series, samples int) {
 	}
 }
 
+// withAccount returns a context with an account of so many bytes, 0 for many.
+func withAccount(t testing.TB, bytes int64) context.Context {
+	t.Helper()
+	b, err := budget.New(budget.Config{Total: 1 << 30, Request: bytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := b.Open()
+	t.Cleanup(a.Close)
+	return budget.NewContext(t.Context(), a)
+}
+
 func TestSelect_EndsWhereMemoryEnds(t *testing.T) {
 	db := newDatabase(t, stores["memory"](t))
 	defer db.Close()
-	fill(t, db, 4, 500)
+	fill(t, db, 4, 5000)
 	selectors := func(max int64) error {
-		q, err := promstore.New(promstore.Config{Querier: db.querier, MaxBytes: max}).Querier(0, day)
+		ctx := withAccount(t, max)
+		q, err := promstore.New(promstore.Config{Querier: db.querier}).Querier(0, day)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer q.Close()
 		// The bound is one for all selectors of a query.
 		for _, n := range []string{"0000|0001", "0002|0003"} {
-			set := q.Select(t.Context(), false, nil, labels.MustNewMatcher(labels.MatchRegexp, "n", n))
+			set := q.Select(ctx, false, nil, labels.MustNewMatcher(labels.MatchRegexp, "n", n))
 			for set.Next() {
 			}
 			if set.Err() != nil {
@@ -54,10 +68,10 @@ func TestSelect_EndsWhereMemoryEnds(t *testing.T) {
 		}
 		return nil
 	}
-	// 2000 samples of 8.x bytes each, as no two values are alike, in 20 chunks.
-	for max, fits := range map[int64]bool{0: true, 40_000: true, 10_000: false, 1: false} {
+	// Two times 10,000 samples of 8.x bytes each, as no two values are alike, and a page into which they are read.
+	for max, fits := range map[int64]bool{0: true, 600_000: true, 400_000: false, 300_000: false, 1: false} {
 		err := selectors(max)
-		if fits && err != nil || !fits && !errors.Is(err, query.ErrLimit) {
+		if fits && err != nil || !fits && !errors.Is(err, budget.ErrTooLarge) {
 			t.Errorf("%d bytes: got %v", max, err)
 		}
 		if !fits && !strings.Contains(err.Error(), "--query.max-memory") {
