@@ -24,6 +24,9 @@ type readBuffers struct {
 // heldBack is how much of a streamed answer is held back, so that an error up to there can still become a status.
 const heldBack = 256 << 10
 
+// fullFrame is how many samples of a streamed answer are held without a whole frame: they take little memory.
+const fullFrame = 1 << 15
+
 func newReadBuffers(limits ReadLimits) *readBuffers {
 	return &readBuffers{
 		samples: wire.SamplesResponse{MaxBytes: limits.MaxResponseBytes},
@@ -213,9 +216,11 @@ func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wir
 
 // streamChunks answers in the streamed form: memory for a frame, however long the answer is.
 func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
-	if err := budget.From(ctx).Take(ctx, heldBack+2*wire.DefaultFrameBytes); err != nil {
+	account := budget.From(ctx)
+	if err := account.Take(ctx, heldBack); err != nil {
 		return err
 	}
+	samples := 0
 	out.header = func(header http.Header) {
 		// Clients compare this as a string.
 		header.Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
@@ -236,6 +241,12 @@ func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wi
 					return err
 				}
 				h.metrics.readSamples.Add(float64(p.Len()))
+				before := samples
+				if samples += p.Len(); before < fullFrame && samples >= fullFrame {
+					if err := account.Take(ctx, 2*wire.DefaultFrameBytes); err != nil {
+						return err
+					}
+				}
 			}
 			return b.chunks.Flush(emit)
 		})
