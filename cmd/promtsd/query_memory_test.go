@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+
+	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/mapping"
+)
+
+// Many large queries at once, of all kinds, stay within their part of a memory limit; some are answered, others are told why
+// not, small ones are answered meanwhile, and at the end nothing is held, though clients left.
+func TestQueries_ShareTheirMemory(t *testing.T) {
+	const limit = 512 << 20
+	t.Setenv("GOMEMLIMIT", fmt.Sprint(limit))
+	p := promtest.StartPromtsd(t, promtest.PromtsdConfig{})
+	end := time.Now().UnixMilli()
+	fillMemoryTest(t, p, end)
+	all, _ := (&prompb.ReadRequest{Queries: []*prompb.Query{{
+		StartTimestampMs: 0, EndTimestampMs: end, Matchers: []*prompb.LabelMatcher{{Name: "n", Type: prompb.LabelMatcher_RE, Value: ".+"}},
+	}}}).Marshal()
+	asks := []memoryAsk{
+		{path: "/api/v1/query?query=" + url.QueryEscape(`{n=~".+"}[100m]`)},
+		{path: "/api/v1/query?query=" + url.QueryEscape(`{n=~"0.+"}[100m]`)},
+		{path: "/api/v1/query_range?query=" + url.QueryEscape(`m*m`) + fmt.Sprintf("&start=%d&end=%d&step=1", end/1000-6000, end/1000)},
+		{path: "/api/v1/query?query=" + url.QueryEscape(`max_over_time(vector(1)[10d:1s])`)},
+		{path: "/api/v1/read", body: all},
+		{path: "/api/v1/series?match[]=m"},
+		{path: "/api/v1/status/tsdb"},
+		{path: "/federate?match[]=m"},
+	}
+	if code, text, err := asks[0].ask(t.Context(), p.URL(), time.Minute); code != http.StatusUnprocessableEntity ||
+		!strings.Contains(text, "--query.max-memory") {
+		t.Errorf("a query that is too large for itself: got %d %.300s, %v", code, text, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg, watchers sync.WaitGroup
+	var mu sync.Mutex
+	codes, most := map[int]int{}, 0.0
+	for i := range 20 {
+		for _, a := range asks {
+			wg.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(i), 1))
+				for range 2 {
+					patience := time.Minute
+					if random.IntN(4) == 0 {
+						patience = time.Duration(random.IntN(1000)) * time.Millisecond // and then it leaves
+					}
+					code, text, err := a.ask(ctx, p.URL(), patience)
+					if err != nil {
+						continue
+					}
+					mu.Lock()
+					codes[code]++
+					mu.Unlock()
+					named := strings.Contains(text, "--query.max-memory") || strings.Contains(text, "--query.max-total-memory")
+					if code != http.StatusOK && !named || code/100 == 5 && code != http.StatusServiceUnavailable {
+						t.Errorf("%s: got %d %.300s", a.path, code, text)
+					}
+				}
+			})
+		}
+	}
+	small := memoryAsk{path: "/api/v1/query?query=" + url.QueryEscape(`m{n="0000"}`)}
+	watchers.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			if code, text, err := small.ask(ctx, p.URL(), time.Minute); ctx.Err() == nil && (err != nil || code != http.StatusOK) {
+				t.Errorf("a small query: got %d %.300s, %v", code, text, err)
+			}
+		}
+	})
+	watchers.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			if held, err := metric(ctx, p.URL(), "promtsd_query_memory_bytes"); err == nil {
+				most = max(most, held)
+			}
+		}
+	})
+	wg.Wait()
+	cancel()
+	watchers.Wait()
+	peak := p.Usage().PeakRSS
+	t.Logf("answers by code: %v; %.0f MiB were held at most, the process had %d MiB", codes, most/(1<<20), peak>>20)
+	if codes[http.StatusOK] == 0 || codes[http.StatusServiceUnavailable] == 0 {
+		t.Error("want some that are answered, and some that are refused")
+	}
+	if most > limit/queryShare {
+		t.Errorf("%.0f bytes were held, the limit is %d", most, limit/queryShare)
+	}
+	if peak > limit*3/2 { // the collector aims at the limit, and may be late
+		t.Errorf("the process had %d bytes, the limit is %d", peak, limit)
+	}
+	promtest.Until(t, "all is given back", func(ctx context.Context) error {
+		held, err := metric(ctx, p.URL(), "promtsd_query_memory_bytes")
+		if err == nil && held != 0 {
+			err = fmt.Errorf("%.0f bytes are held", held)
+		}
+		return err
+	})
+}
+
+// fillMemoryTest writes 1000 series of 2000 samples each, the last at end.
+func fillMemoryTest(t *testing.T, p *promtest.Process, end int64) {
+	t.Helper()
+	const series, samples, atATime = 1000, 2000, 50
+	random := rand.New(rand.NewPCG(1, 2))
+	for first := 0; first < series; first += atATime {
+		var body []sent
+		for n := first; n < first+atATime; n++ {
+			s := sent{labels: []prompb.Label{{Name: "__name__", Value: "m"}, {Name: "n", Value: fmt.Sprintf("%04d", n)}}}
+			for i := range int64(samples) {
+				s.samples = append(s.samples, mapping.Sample{T: end - (samples-1-i)*3000, V: random.NormFloat64()})
+			}
+			body = append(body, s)
+		}
+		res, err := postWrite(t.Context(), http.DefaultClient, p.URL(), messageV1, body)
+		if err != nil || res.StatusCode/100 != 2 {
+			t.Fatalf("write: %v, %v", res, err)
+		}
+	}
+}
+
+// memoryAsk is a request: a POST if it has a body, which is deflated.
+type memoryAsk struct {
+	path string
+	body []byte
+}
+
+// ask makes the request and returns the status and the text of an answer that is not 200.
+func (a memoryAsk) ask(ctx context.Context, server string, patience time.Duration) (code int, text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+a.path, nil)
+	if a.body != nil {
+		req, err = http.NewRequestWithContext(ctx, http.MethodPost, server+a.path, strings.NewReader(string(snappy.Encode(nil, a.body))))
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	if a.body != nil {
+		req.Header.Set("Content-Type", "application/x-protobuf")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		_, err = io.Copy(io.Discard, res.Body)
+		return res.StatusCode, "", err
+	}
+	said, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(said), err
+}
