@@ -66,6 +66,7 @@ type serveFlags struct {
 	promql                  *promqlFlags
 
 	parsed func() map[string]string // all flags, with their values
+	fit    func(limit int64) error  // see fitMemory
 }
 
 func addServe(app *kingpin.Application) (string, command) {
@@ -126,12 +127,13 @@ func addServe(app *kingpin.Application) (string, command) {
 		Default("512MiB").BytesVar(&f.maxResponse)
 	cmd.Flag("query.max-series", "Series that one selector may find; 0 is any number.").Default("1000000").IntVar(&f.maxSeries)
 	cmd.Flag("query.concurrency", "Parts of one query that are read from the store at a time.").Default("4").IntVar(&f.concurrency)
-	cmd.Flag("index.max-series", "Series of the index that are kept in memory, at some 120 bytes each; of more, the latest days. "+
+	cmd.Flag("index.max-series", "Series of the index that are kept in memory, at some 285 bytes each; of more, the latest days. "+
 		"Beyond, and with 0, the index is read from the store, which is slower.").Default("2000000").IntVar(&f.indexSeries)
 	cmd.Flag("index.refresh", "On HBase, keep the index in memory, and find series that another promtsd stores within this time. "+
 		"With 0 they are found at once, by an index that is read from HBase, which is slower.").
 		Default("0s").DurationVar(&f.refresh)
 	f.promql = addPromQLFlags(cmd)
+	f.fit = fitMemory(cmd)
 	f.parsed = func() map[string]string {
 		values := map[string]string{}
 		for _, flag := range cmd.Model().Flags {
@@ -152,6 +154,9 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	if _, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9), memlimit.WithProvider(
 		memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem))); err != nil {
 		logger.Warn("memory limit not set", "err", err)
+	}
+	if err := f.fit(debug.SetMemoryLimit(-1)); err != nil {
+		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(versioncollector.NewCollector("promtsd"), collectors.NewGoCollector(),
