@@ -154,8 +154,8 @@ func (b *block) gatherHeld(ctx context.Context, s *set) []error {
 	return warnings
 }
 
-// divisible tells whether a block for fewer rows could be planned: it has more than one group, or hour.
-func (e extent) divisible() bool { return e.to-e.from > 1 || e.end-e.begin > 1 }
+// divisible tells whether a block for fewer rows could be planned: it has more than one row, and more than one group, or hour.
+func (b *block) divisible() bool { return b.rows > 1 && (b.to-b.from > 1 || b.end-b.begin > 1) }
 
 // mergeAliases makes one run of those of one group and hour: two TSUIDs with the same labels.
 func (b *block) mergeAliases() {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -377,6 +378,23 @@ func TestSelect_HoldsWhatItReadsAndGivesItBack(t *testing.T) {
 		if held := b.Held(); held > 1<<19 { // which an account keeps, to take again
 			t.Errorf("%s: %d bytes are held by a set that is closed", c.name, held)
 		}
+	}
+}
+
+// A block of one row cannot be divided, though it may be one of many hours at which other series have rows.
+func TestSelect_EndsWhenOneRowFillsABlock(t *testing.T) {
+	db := newDatabase(t, storetest.NewMem(), nil)
+	begin := int64(start) / day * day
+	late := begin + day - mapping.HourMs
+	two := func(at int64) []mapping.Sample { return []mapping.Sample{{T: at, V: 1}, {T: at + 1, V: 2}} }
+	db.write(t, labels.FromStrings("__name__", "m", "n", "0"), two(late)...)
+	db.write(t, labels.FromStrings("__name__", "m", "n", "1"), append(two(late), two(begin+day)...)...)
+	db.querier.SetBlockPoints(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	set, err := db.querier.Select(ctx, late, begin+2*day-1, false, named("m"))
+	if got := read(t, set, err); len(got) != 2 {
+		t.Errorf("got %q, want two series", got)
 	}
 }
 
