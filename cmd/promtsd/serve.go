@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -316,6 +317,9 @@ func (f *serveFlags) check() error {
 	if f.retention > 0 && !f.store.embedded() {
 		return errors.New("--retention of serve counts for the embedded store only: in HBase it is the TTL of the tables of data " +
 			"and of exemplars, which init sets and HBase's shell changes")
+	}
+	if _, err := f.promql.memory(math.MaxInt64, nil); err != nil {
+		return err
 	}
 	if f.hold.Time != 0 && (f.hold.Time < time.Second || f.hold.Time > time.Hour) {
 		return fmt.Errorf("--write.hold is %v, must be 0 or from 1s to 1h", f.hold.Time)

@@ -5,6 +5,7 @@ package promstore
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -65,11 +66,12 @@ func (s *Queryable) querier(mint, maxt int64) *querier {
 type querier struct {
 	source     Querier
 	mint, maxt int64
+	held       atomic.Int64 // bytes of the account
 
-	mu     sync.Mutex // guards what follows
-	open   map[*set]struct{}
-	closed bool
-	held   map[*budget.Account]int64 // of the contexts of Selects, which have one mostly
+	mu      sync.Mutex // guards what follows
+	open    map[*set]struct{}
+	closed  bool
+	account *budget.Account // of the first Select's context
 }
 
 type sampleQuerier struct{ *querier }
@@ -91,7 +93,7 @@ func (q chunkQuerier) Select(
 // selectSeries heeds of the hints the range, the limit, the shard, the function "series", by which the API says that it wants
 // no samples, and the step where an Engine says what it means.
 func (q *querier) selectSeries(ctx context.Context, hints *storage.SelectHints, ms []*labels.Matcher) *set {
-	s := &set{q: q, ctx: ctx, mint: q.mint, maxt: q.maxt, matchers: ms}
+	s := &set{q: q, ctx: ctx, account: q.accountOf(ctx), mint: q.mint, maxt: q.maxt, matchers: ms}
 	if hints != nil {
 		s.mint, s.maxt = max(s.mint, hints.Start), min(s.maxt, hints.End)
 		s.limit, s.shard, s.shards = hints.Limit, hints.ShardIndex, hints.ShardCount
@@ -109,34 +111,24 @@ func (q *querier) selectSeries(ctx context.Context, hints *storage.SelectHints, 
 // Close ends the sets that are not at their end.
 func (q *querier) Close() error {
 	q.mu.Lock()
-	open, held := q.open, q.held
-	q.open, q.held, q.closed = nil, nil, true
+	open, account := q.open, q.account
+	q.open, q.closed = nil, true
 	q.mu.Unlock()
 	for s := range open {
 		s.inner.Close()
 	}
-	for account, bytes := range held {
-		account.Give(bytes)
-	}
+	account.Give(q.held.Swap(0))
 	return nil
 }
 
-// take takes memory from the account of a context until the querier is closed.
-func (q *querier) take(ctx context.Context, bytes int) error {
-	account := budget.From(ctx)
-	if account == nil {
-		return nil
-	}
-	if err := account.Take(ctx, int64(bytes)); err != nil {
-		return err
-	}
+// accountOf is the account that all Selects take from. They are of one request.
+func (q *querier) accountOf(ctx context.Context) *budget.Account {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held == nil {
-		q.held = make(map[*budget.Account]int64)
+	if q.account == nil {
+		q.account = budget.From(ctx)
 	}
-	q.held[account] += int64(bytes)
-	return nil
+	return q.account
 }
 
 // enter notes a set that has to be closed. False says that the querier is closed already.

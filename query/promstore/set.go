@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // errClosed is the error of a set whose querier was closed before it began.
@@ -23,6 +24,7 @@ var errClosed = errors.New("select series: the querier is closed")
 type set struct {
 	q             *querier
 	ctx           context.Context
+	account       *budget.Account
 	mint, maxt    int64
 	labelsOnly    bool
 	windows       *query.Windows // chunks beside them are not kept
@@ -155,7 +157,7 @@ func (s *set) read(ls labels.Labels) (*series, error) {
 	if s.labelsOnly {
 		size += answerTimes * int(ls.ByteSize())
 	}
-	if err := s.q.take(s.ctx, size); err != nil {
+	if err := s.take(size); err != nil {
 		return nil, err
 	}
 	out := &series{labels: ls}
@@ -169,7 +171,7 @@ func (s *set) read(ls labels.Labels) (*series, error) {
 			return nil, err
 		}
 	}
-	if err := s.q.take(s.ctx, s.result.bytes(ls, s.extent)); err != nil {
+	if err := s.take(s.result.bytes(ls, s.extent)); err != nil {
 		return nil, err
 	}
 	// An error inside a series ends its points like their end does.
@@ -196,13 +198,22 @@ func (s *set) read(ls labels.Labels) (*series, error) {
 	return out, nil
 }
 
+// take takes memory until the querier is closed.
+func (s *set) take(bytes int) error {
+	err := s.account.Take(s.ctx, int64(bytes))
+	if err == nil {
+		s.q.held.Add(int64(bytes))
+	}
+	return err
+}
+
 // keep copies a chunk of the current series.
 func (s *set) keep(c query.Chunk) error {
 	if !s.windows.Overlap(c.MinT, c.MaxT) {
 		return nil
 	}
 	n := len(c.Data)
-	if err := s.q.take(s.ctx, chunkBytes+n); err != nil {
+	if err := s.take(chunkBytes + n); err != nil {
 		return err
 	}
 	if cap(s.slab)-len(s.slab) < n {
