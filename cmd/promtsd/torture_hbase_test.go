@@ -74,6 +74,7 @@ func (c *tortureCluster) surgeons() []surgeon {
 		{"write and merge the files of", 1, c.drawCompact},
 		{"kill", 2, c.drawKillServer},
 		{"freeze", 2, c.drawFreezeServer},
+		{"freeze", 1, c.drawFreezeZooKeeper},
 		{"connections to HBase of", 4, c.drawNet},
 		{"start without ZooKeeper of", 1, c.drawStart},
 	}
@@ -227,6 +228,15 @@ func (c *tortureCluster) drawFreezeServer(_ *torture, random *rand.Rand) fault {
 				server.Resume()
 			}
 		},
+	}
+}
+
+// drawFreezeZooKeeper freezes the only one that there is, for less than it takes HBase's servers to miss it.
+func (c *tortureCluster) drawFreezeZooKeeper(_ *torture, random *rand.Rand) fault {
+	zooKeeper := c.hbase.ZooKeeper()
+	return fault{
+		what: zooKeeper.Name(), until: upTo(random, 200*time.Millisecond, 4*time.Second), excuse: mayEnd | mayStall,
+		begin: zooKeeper.Pause, end: zooKeeper.Resume,
 	}
 }
 
