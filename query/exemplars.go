@@ -44,7 +44,7 @@ func (q *Querier) Exemplars(
 		return []exemplar.QueryResult{}, nil
 	}
 	for _, matchers := range selectors {
-		found, err := q.find(ctx, r.mint, r.maxt, matchers)
+		found, err := q.find(ctx, r.mint, r.maxt, 0, matchers)
 		if err != nil {
 			return nil, err
 		}

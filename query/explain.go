@@ -63,7 +63,7 @@ func (q *Querier) Explain(
 	ctx context.Context, mint, maxt int64, matchers []*labels.Matcher, analyze bool,
 ) (Explanation, error) {
 	begin := time.Now()
-	found, err := q.find(ctx, mint, maxt, matchers)
+	found, err := q.find(ctx, mint, maxt, 0, matchers)
 	if err != nil {
 		return Explanation{}, err
 	}

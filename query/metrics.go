@@ -1,6 +1,10 @@
 package query
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtsd/promtsd/mapping/index"
+)
 
 type metrics struct {
 	selects, candidates, series, rows, scanned, cells, bytes, calls, samples, corrupt prometheus.Counter
@@ -35,6 +39,12 @@ func newMetrics(r prometheus.Registerer) metrics {
 		samples:    counter("samples", "Samples decoded inside the time range of their query."),
 		corrupt:    counter("corrupt_cells", "Data cells passed over because they cannot be read."),
 	}
+}
+
+// selected counts a selector.
+func (m *metrics) selected(by index.Road) {
+	m.selects.Inc()
+	m.roads.WithLabelValues(string(by)).Inc()
 }
 
 // touch counts what was read.

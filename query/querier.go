@@ -75,16 +75,16 @@ func New(c Config) *Querier {
 }
 
 // Select finds the series that match all matchers and yields their samples from mint to maxt, inclusive, in
-// milliseconds. With labelsOnly it yields the series without samples: those that were active on a day of the range.
+// milliseconds. With labelsOnly it is Series without a limit.
 // ErrLimit says that more series match than MaxSeries. The memory of the series and of the samples being read is taken from the
 // account of the context (see budget.From), until the set is closed.
 func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (SeriesSet, error) {
-	found, err := q.find(ctx, mint, maxt, matchers)
+	if labelsOnly {
+		return q.Series(ctx, mint, maxt, 0, matchers)
+	}
+	found, err := q.find(ctx, mint, maxt, 0, matchers)
 	if err != nil {
 		return nil, err
-	}
-	if labelsOnly {
-		return &labelSet{groups: groupByLabels(found.Series), at: -1, holding: holding{budget.From(ctx), found.Bytes}}, nil
 	}
 	s := newSet(ctx, q, found, mint, maxt)
 	s.start()
@@ -96,7 +96,7 @@ func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool,
 func (q *Querier) SelectWindows(
 	ctx context.Context, mint, maxt int64, w *Windows, matchers []*labels.Matcher,
 ) (SeriesSet, error) {
-	found, err := q.find(ctx, mint, maxt, matchers)
+	found, err := q.find(ctx, mint, maxt, 0, matchers)
 	if err != nil {
 		return nil, err
 	}
@@ -106,24 +106,33 @@ func (q *Querier) SelectWindows(
 	return s, nil
 }
 
-// find asks the index.
-func (q *Querier) find(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) (index.Result, error) {
-	take := func(bytes int64) error { return budget.From(ctx).Take(ctx, bytes) }
-	found, err := q.Index.Select(ctx, mint, maxt, index.Limits{Series: q.MaxSeries, Take: take}, matchers...)
-	switch {
-	case errors.Is(err, index.ErrTooMany):
-		return found, fmt.Errorf("%w: more than %d series match %s; narrow the selector, or raise --query.max-series",
-			ErrLimit, q.MaxSeries, formatMatchers(matchers))
-	case errors.Is(err, budget.ErrTooLarge), errors.Is(err, budget.ErrBusy):
-		return found, fmt.Errorf("find the series that match %s: %w", formatMatchers(matchers), err)
-	case err != nil:
-		return found, err
+// find asks the index, for about as many series as limit says, 0 for all.
+func (q *Querier) find(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (index.Result, error) {
+	found, err := q.Index.Select(ctx, mint, maxt, q.limits(ctx, limit), matchers...)
+	if err != nil {
+		return found, q.beyondLimits(err, matchers)
 	}
-	q.metrics.selects.Inc()
-	q.metrics.roads.WithLabelValues(string(found.Road)).Inc()
+	q.metrics.selected(found.Road)
 	q.metrics.candidates.Add(float64(found.Candidates))
 	q.metrics.series.Add(float64(len(found.Series)))
 	return found, nil
+}
+
+func (q *Querier) limits(ctx context.Context, limit int) index.Limits {
+	take := func(bytes int64) error { return budget.From(ctx).Take(ctx, bytes) }
+	return index.Limits{Series: q.MaxSeries, Take: take, Enough: max(limit, 0)}
+}
+
+// beyondLimits says which of the index's limits an error is about, if it is about one.
+func (q *Querier) beyondLimits(err error, matchers []*labels.Matcher) error {
+	switch {
+	case errors.Is(err, index.ErrTooMany):
+		return fmt.Errorf("%w: more than %d series match %s; narrow the selector, or raise --query.max-series",
+			ErrLimit, q.MaxSeries, formatMatchers(matchers))
+	case errors.Is(err, budget.ErrTooLarge), errors.Is(err, budget.ErrBusy):
+		return fmt.Errorf("find the series that match %s: %w", formatMatchers(matchers), err)
+	}
+	return err
 }
 
 // group is one label set and its series in the store: one, rarely two.
@@ -158,17 +167,3 @@ func formatMatchers(ms []*labels.Matcher) string {
 	b.WriteByte('}')
 	return b.String()
 }
-
-// labelSet is the SeriesSet of a Select for labels only.
-type labelSet struct {
-	groups []group
-	at     int
-	holding
-}
-
-func (s *labelSet) Next() bool              { s.at++; return s.at < len(s.groups) }
-func (s *labelSet) Labels() labels.Labels   { return s.groups[s.at].labels }
-func (s *labelSet) Points() *mapping.Points { return nil }
-func (s *labelSet) Err() error              { return nil }
-func (s *labelSet) Warnings() []error       { return nil }
-func (s *labelSet) Close()                  { s.giveBack() }

@@ -49,6 +49,11 @@ var (
 
 // newHandler returns a handler on a store with the test's data.
 func newHandler(t *testing.T, change func(*api.Config)) *api.Handler {
+	return newLimitedHandler(t, 0, change)
+}
+
+// newLimitedHandler is one whose selectors may find so many series.
+func newLimitedHandler(t *testing.T, maxSeries int, change func(*api.Config)) *api.Handler {
 	st := storetest.NewMem()
 	logger := slog.New(slog.DiscardHandler)
 	settings, _, err := catalog.Init(t.Context(), st, "promtsd", nil)
@@ -67,7 +72,7 @@ func newHandler(t *testing.T, change func(*api.Config)) *api.Handler {
 	fill(t, otlp)
 	registry := prometheus.NewRegistry()
 	querier := query.New(query.Config{
-		Store: st, Settings: settings, Logger: logger,
+		Store: st, Settings: settings, Logger: logger, MaxSeries: maxSeries,
 		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
 	})
 	c := api.Config{
@@ -163,13 +168,21 @@ func TestHandler_ServesNothingElse(t *testing.T) {
 // failing is a Queryable whose Selects fail.
 type failing struct{ err error }
 
-func (f failing) Select(context.Context, int64, int64, bool, []*labels.Matcher) (query.SeriesSet, error) {
-	return nil, f.err
-}
-
 func (f failing) SelectWindows(
 	context.Context, int64, int64, *query.Windows, []*labels.Matcher,
 ) (query.SeriesSet, error) {
+	return nil, f.err
+}
+
+func (f failing) Series(context.Context, int64, int64, int, []*labels.Matcher) (query.SeriesSet, error) {
+	return nil, f.err
+}
+
+func (f failing) LabelNames(context.Context, int64, int64, int, []*labels.Matcher) ([]string, error) {
+	return nil, f.err
+}
+
+func (f failing) LabelValues(context.Context, string, int64, int64, int, []*labels.Matcher) ([]string, error) {
 	return nil, f.err
 }
 
@@ -216,21 +229,18 @@ func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
 
 // waiting is a Querier whose Selects wait for the end of their context.
 type waiting struct {
+	failing
 	running atomic.Int32
 	began   chan struct{}
 }
 
-func (w *waiting) Select(ctx context.Context, _, _ int64, _ bool, _ []*labels.Matcher) (query.SeriesSet, error) {
+func (w *waiting) SelectWindows(
+	ctx context.Context, _, _ int64, _ *query.Windows, _ []*labels.Matcher,
+) (query.SeriesSet, error) {
 	w.running.Add(1)
 	w.began <- struct{}{}
 	<-ctx.Done()
 	return nil, ctx.Err()
-}
-
-func (w *waiting) SelectWindows(
-	ctx context.Context, mint, maxt int64, _ *query.Windows, ms []*labels.Matcher,
-) (query.SeriesSet, error) {
-	return w.Select(ctx, mint, maxt, false, ms)
 }
 
 func TestHandler_BoundsQueriesAtATime(t *testing.T) {

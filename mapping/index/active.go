@@ -22,18 +22,22 @@ const (
 // wait takes in series, in the order of their TSUIDs, of which the days are to be found.
 func (s *selection) wait(ctx context.Context, matched [][]byte) error {
 	for _, tsuid := range matched {
+		if s.wanted != nil && !s.wanted(tsuid) {
+			continue
+		}
 		s.pending = append(s.pending, bytes.Clone(tsuid))
 		if err := s.take(seenBytes + len(tsuid)); err != nil {
 			return err
 		}
 	}
-	if len(s.pending) < maxPending {
+	if len(s.pending) < s.lot {
 		return nil
 	}
+	s.lot = min(2*s.lot, maxPending) // where few are enough, they may be in the first ones
 	return s.settle(ctx)
 }
 
-// settle finds the days of the pending series, and admits those that have any.
+// settle finds the days of the pending series, and hands on those that have any.
 func (s *selection) settle(ctx context.Context) error {
 	if len(s.pending) == 0 {
 		return nil
@@ -72,7 +76,7 @@ func (s *selection) settle(ctx context.Context) error {
 	}
 	for from := 0; from < n; from += pageSize {
 		to := min(n, from+pageSize)
-		if err := s.admit(ctx, s.pending[from:to], days[from:to]); err != nil {
+		if err := s.each(ctx, s.pending[from:to], days[from:to]); err != nil {
 			return err
 		}
 	}

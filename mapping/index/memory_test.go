@@ -123,6 +123,7 @@ func checkMemory(t *testing.T, rt *rapid.T, db *database) {
 			if max == 1000 && road != index.MemoryRoad && road != index.NoRoad && from <= to {
 				rt.Fatalf("took the road %q, want the memory's", road)
 			}
+			checkLabels(t, rt, db, r, from, to, ms)
 		},
 	})
 }

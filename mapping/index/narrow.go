@@ -62,23 +62,47 @@ const (
 	worthJudging = 8
 )
 
-// narrow finds the numbers of series active from first to last among which are all that pass p: by the metrics and tags
-// whose values are known, the rarest first, and by those that have few enough values to judge them all. For the other
-// tags, and repeated ones, the caller must look at the TSUIDs.
-func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate, first, last Day) ([]uint32, error) {
+// candidates are series by number: some, or the first ones of a shelf.
+type candidates struct {
+	numbers []uint32 // ascending; others may be appended to it meanwhile
+	first   int      // how many, if numbers is nil
+}
+
+func (c candidates) len() int {
+	if c.numbers == nil {
+		return c.first
+	}
+	return len(c.numbers)
+}
+
+func (c candidates) at(i int) uint32 {
+	if c.numbers == nil {
+		return uint32(i)
+	}
+	return c.numbers[i]
+}
+
+// narrow finds series among which are all that pass p: by the metrics and tags whose values are known, the rarest first, and
+// by those that have few enough values to judge them all. For the other tags, and repeated ones, the caller must look at the
+// TSUIDs; and at their days, from the one that is returned to last.
+func (m *Memory) narrow(
+	ctx context.Context, s *shelf, p *predicate, first, last Day,
+) (out candidates, from Day, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.kept > int(last) {
-		return nil, nil
+	first, any := m.keptFrom(first, last)
+	if !any {
+		return candidates{}, first, nil
 	}
-	first = max(first, Day(m.kept))
 	var terms []term
 	if p.metrics != nil {
 		var t term
 		for _, u := range p.metrics {
 			t.add(s.metrics[u])
 		}
-		terms = append(terms, t)
+		if t.size < s.len() { // each is of one metric
+			terms = append(terms, t)
+		}
 	}
 	for _, test := range p.tags {
 		if test.closed && !test.absent {
@@ -107,7 +131,7 @@ func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate, first, last
 		err := test.judge(ctx, p.uids, judged)
 		m.mu.RLock()
 		if err != nil {
-			return nil, err
+			return candidates{}, first, err
 		}
 		t := s.term(test)
 		if all {
@@ -117,21 +141,14 @@ func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate, first, last
 		}
 	}
 	if all {
-		found = make([]uint32, 0, s.len())
-		for n := range uint32(s.len()) {
-			if s.active(n, first, last) {
-				found = append(found, n)
-			}
-		}
-		return found, nil
+		return candidates{first: s.len()}, first, nil
 	}
-	active := make([]uint32, 0, len(found))
-	for _, n := range found {
-		if s.active(n, first, last) {
-			active = append(active, n)
-		}
-	}
-	return active, nil
+	return candidates{numbers: found}, first, nil
+}
+
+// keptFrom is the first day of some that are of interest. mu must be held.
+func (m *Memory) keptFrom(first, last Day) (from Day, any bool) {
+	return max(first, Day(min(m.kept, never-1))), m.kept <= int(last)
 }
 
 // term is the series with one of the values that pass a test.

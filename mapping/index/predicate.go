@@ -21,6 +21,7 @@ type predicate struct {
 	matchers []*labels.Matcher
 	metrics  []mapping.UID // ascending; nil: any metric
 	tags     []*tagTest
+	matched  [][]byte // of the latest page
 }
 
 // tagTest is the matchers of one label, which may have several tagk UIDs.
@@ -221,22 +222,22 @@ func (p *predicate) metricRanges(prefix []byte) []store.Range {
 	return out
 }
 
-// match returns those TSUIDs of a page (end to end, each up to its end) that pass. It reads the texts of tagvs that it
-// has not judged yet, all at once.
+// match returns those TSUIDs of a page (end to end, each up to its end) that pass, until its next call. It reads the texts of
+// tagvs that it has not judged yet, all at once.
 func (p *predicate) match(ctx context.Context, page []byte, ends []int) ([][]byte, error) {
 	if err := p.judge(ctx, page, ends); err != nil {
 		return nil, err
 	}
-	var out [][]byte
+	p.matched = p.matched[:0]
 	start := 0
 	for _, end := range ends {
 		tsuid := page[start:end]
 		start = end
 		if p.passes(tsuid) {
-			out = append(out, tsuid)
+			p.matched = append(p.matched, tsuid)
 		}
 	}
-	return out, nil
+	return p.matched, nil
 }
 
 // judge makes sure that every tagv of the page that a test has to know has a verdict.
@@ -279,7 +280,17 @@ func (t *tagTest) judge(ctx context.Context, uids *uid.Registry, values []mappin
 	return nil
 }
 
+// passes is false for a malformed TSUID, too: there is nothing to call it by.
 func (p *predicate) passes(tsuid []byte) bool {
+	width := p.schema.MetricWidth
+	if len(tsuid) < width || (len(tsuid)-width)%p.schema.PairWidth() != 0 {
+		return false
+	}
+	if p.metrics != nil {
+		if _, wanted := slices.BinarySearch(p.metrics, p.metricOf(tsuid)); !wanted {
+			return false
+		}
+	}
 	for _, t := range p.tags {
 		value := t.value(p.schema, tsuid)
 		if value == 0 && !t.absent || value != 0 && !t.verdicts[value] {
@@ -289,17 +300,35 @@ func (p *predicate) passes(tsuid []byte) bool {
 	return true
 }
 
-// value returns the tagv of the test's tagk in a TSUID, 0 if it has none. Of a repeated tagk the last one counts, as in
+func (t *tagTest) value(s mapping.Schema, tsuid []byte) mapping.UID { return tagvOf(s, tsuid, t.keys) }
+
+// tagvOf returns the tagv of any of some tagks in a TSUID, 0 if it has none. Of a repeated tagk the last one counts, as in
 // OpenTSDB.
-func (t *tagTest) value(s mapping.Schema, tsuid []byte) (found mapping.UID) {
+func tagvOf(s mapping.Schema, tsuid []byte, keys []mapping.UID) (found mapping.UID) {
 	width := s.PairWidth()
 	for tags := tsuid[min(s.MetricWidth, len(tsuid)):]; len(tags) >= width; tags = tags[width:] {
 		key, _ := s.ParseUID(mapping.Tagk, tags[:s.TagkWidth])
-		if slices.Contains(t.keys, key) {
+		if slices.Contains(keys, key) {
 			found, _ = s.ParseUID(mapping.Tagv, tags[s.TagkWidth:width])
 		}
 	}
 	return found
+}
+
+// metricOf is the metric of a TSUID that passes.
+func (p *predicate) metricOf(tsuid []byte) mapping.UID {
+	u, _ := p.schema.ParseUID(mapping.Metric, tsuid[:p.schema.MetricWidth])
+	return u
+}
+
+// eachTag calls f with the tags of a TSUID that passes.
+func (p *predicate) eachTag(tsuid []byte, f func(key, value mapping.UID)) {
+	s := p.schema
+	for tags := tsuid[s.MetricWidth:]; len(tags) > 0; tags = tags[s.PairWidth():] {
+		key, _ := s.ParseUID(mapping.Tagk, tags[:s.TagkWidth])
+		value, _ := s.ParseUID(mapping.Tagv, tags[s.TagkWidth:s.PairWidth()])
+		f(key, value)
+	}
 }
 
 func (p *predicate) matchesLabels(ls labels.Labels) bool {

@@ -2,34 +2,31 @@ package index
 
 import (
 	"context"
-	"slices"
 
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// fromMemory finds the series that were active from first to last on a shelf.
-func (s *selection) fromMemory(ctx context.Context, shelf *shelf, first, last Day) error {
+// fromMemory hands on the series that were active in the range on the shelf.
+func (s *selection) fromMemory(ctx context.Context) error {
 	m := s.r.Memory
-	numbers, err := m.narrow(ctx, shelf, s.p, first, last)
+	found, first, err := m.narrow(ctx, s.shelf, s.p, s.first, s.last)
 	if err != nil {
 		return err
 	}
-	s.candidates = len(numbers)
-	for page := range slices.Chunk(numbers, pageSize) {
+	for i, n := 0, found.len(); i < n; {
 		m.mu.RLock()
-		for _, n := range page {
-			s.page = append(s.page, shelf.tsuid(n)...)
-			s.ends = append(s.ends, len(s.page))
+		for ; i < n && len(s.ends) < s.pageSize; i++ {
+			if number := found.at(i); s.shelf.active(number, first, s.last) {
+				s.page = append(s.page, s.shelf.tsuid(number)...)
+				s.ends = append(s.ends, len(s.page))
+			}
 		}
 		m.mu.RUnlock()
+		s.candidates += len(s.ends)
 		if err := s.flush(ctx); err != nil {
 			return err
 		}
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	s.recallDays(shelf, first, last)
-	s.recallMetrics(shelf, first, last)
 	return nil
 }
 

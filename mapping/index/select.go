@@ -16,16 +16,24 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// ErrTooMany says that more series match than Limits allow.
-var ErrTooMany = errors.New("too many series")
+var (
+	// ErrTooMany says that more series match than Limits allow.
+	ErrTooMany = errors.New("too many series")
 
-// Limits bound a Select.
+	errEnough = errors.New("enough is found") // ends a selection, and is no error of it
+)
+
+// Limits bound what reads the index.
 type Limits struct {
 	Series int // that match; 0: any number
 
-	// Take is told of memory for the series found, and for those looked at where that takes memory; below 0 it is given
-	// back. Its error ends the Select. nil: there is no bound.
+	// Take is told of memory for what is found, and for what is looked at where that takes memory; below 0 it is given back. Its
+	// error ends the reading. nil: there is no bound.
 	Take func(bytes int64) error
+
+	// Enough is how many label sets, names or values suffice; 0: all are wanted. The search ends when it has them, whichever they
+	// are, so that there may be some more. Series does not matter where it is no less.
+	Enough int
 }
 
 // What an entry takes besides its TSUID and its labels' texts.
@@ -71,7 +79,7 @@ const (
 	RowKeyRoad Road = "row keys" // in the data table, as the index is not known to be complete
 )
 
-// Result is the answer to a Select.
+// Result is the answer to a Select. Where enough was found it tells of the series only, and not on which days they were active.
 type Result struct {
 	Series []Series // sorted by labels, then TSUID
 	// Hours are the base times inside the range at which the series may have samples, ascending: those of the days on
@@ -89,17 +97,54 @@ type Result struct {
 	Bytes     int64 // of memory that Limits were told of
 }
 
-// pageSize is how many TSUIDs are compared at a time: the texts that the comparison needs are then read together.
-const pageSize = 4096
+// pageSize is how many TSUIDs are compared at a time: the texts that the comparison needs are then read together. Where
+// few of them are enough it is fewPageSize.
+const (
+	pageSize    = 4096
+	fewPageSize = 64
+)
 
 // Select returns the series that match all matchers and may have samples from mint to maxt, inclusive, in
 // milliseconds. A label that a series lacks counts as empty.
 func (r *Reader) Select(
 	ctx context.Context, mint, maxt int64, limits Limits, matchers ...*labels.Matcher,
 ) (Result, error) {
+	s, err := r.newSelection(ctx, mint, maxt, limits, matchers)
+	if err != nil || s == nil {
+		return Result{Road: NoRoad}, err
+	}
+	s.once, s.each = true, s.admit
+	if limits.Enough == 0 {
+		s.lot = maxPending
+	}
+	enough, err := s.run(ctx)
+	if err == nil && !enough {
+		err = s.tellDays(ctx)
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("read series index: %w", err)
+	}
+	s.sort()
+	result := Result{Series: s.found, Candidates: s.candidates, Road: s.road, Bytes: s.bytes}
+	if enough {
+		return result, nil
+	}
+	if s.road != RowKeyRoad { // which has not met those that do not match
+		result.Metrics = s.metrics
+	}
+	if len(s.found) > 0 {
+		result.Hours, result.RowRegexp = hoursOf(s.days, s.mint, s.maxt), s.p.rowRegexp()
+	}
+	return result, nil
+}
+
+// newSelection returns nil, without an error, if no series can match.
+func (r *Reader) newSelection(
+	ctx context.Context, mint, maxt int64, limits Limits, matchers []*labels.Matcher,
+) (*selection, error) {
 	mint, maxt = max(mint, 0), min(maxt, mapping.MaxTime)
 	if mint > maxt {
-		return Result{}, nil
+		return nil, nil
 	}
 	shelf := r.shelfFor(DayOf(mint))
 	var metrics func() []mapping.UID
@@ -108,35 +153,17 @@ func (r *Reader) Select(
 	}
 	p, err := r.newPredicate(ctx, matchers, metrics)
 	if err != nil || p == nil {
-		return Result{Road: NoRoad}, err
+		return nil, err
 	}
 	s := &selection{
-		r: r, p: p, limits: limits, first: DayOf(mint), last: DayOf(maxt), days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
+		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: DayOf(mint), last: DayOf(maxt), shelf: shelf,
+		road: r.road(shelf, mint, maxt), pageSize: pageSize, days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
 	}
-	road := r.road(shelf, mint, maxt)
-	if road == MemoryRoad {
-		err = s.fromMemory(ctx, shelf, s.first, s.last)
-	} else {
-		s.listed = road == ListRoad
-		err = s.all(ctx, mint, maxt)
+	if limits.Enough > 0 {
+		s.pageSize = min(pageSize, max(fewPageSize, limits.Enough))
 	}
-	if err != nil {
-		return Result{}, fmt.Errorf("read series index: %w", err)
-	}
-	slices.SortFunc(s.found, func(a, b Series) int {
-		if c := labels.Compare(a.Labels, b.Labels); c != 0 {
-			return c
-		}
-		return bytes.Compare(a.TSUID, b.TSUID)
-	})
-	result := Result{Series: s.found, Candidates: s.candidates, Road: road, Bytes: s.bytes}
-	if road != RowKeyRoad { // which has not met those that do not match
-		result.Metrics = s.metrics
-	}
-	if len(s.found) > 0 {
-		result.Hours, result.RowRegexp = hoursOf(s.days, mint, maxt), p.rowRegexp()
-	}
-	return result, nil
+	s.lot = s.pageSize
+	return s, nil
 }
 
 // shelfFor returns what is in memory, if that is all that there is from a day on, or nil.
@@ -216,15 +243,27 @@ func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
 // isLong says that a range is answered from the list of all series.
 func isLong(mint, maxt int64) bool { return int(DayOf(maxt))-int(DayOf(mint)) >= maxDays }
 
-// selection gathers TSUIDs into pages and keeps those that match.
+// selection gathers TSUIDs into pages and hands on those that match.
 type selection struct {
 	r          *Reader
 	p          *predicate
 	limits     Limits
 	bytes      int64
-	first      Day
-	last       Day
-	listed     bool             // series come from the list of all, and their days are still to be found
+	mint, maxt int64
+	first      Day // that of mint
+	last       Day // that of maxt
+	shelf      *shelf
+	road       Road
+
+	// each takes series that match, valid until it returns, and the days of each, if they are known. It may return errEnough.
+	each func(ctx context.Context, matched [][]byte, days []Days) error
+	// once says that each series is to be handed on once, whatever rows tell of it.
+	once bool
+	// wanted says whether to look for the days of one that matches; nil: of any.
+	wanted func(tsuid []byte) bool
+
+	pageSize   int
+	lot        int              // of how many series at a time the days are looked for
 	pending    [][]byte         // such series
 	present    []Day            // on which any series was active
 	seen       map[string]int   // TSUIDs met, where the sources may repeat them, and their position in active
@@ -234,23 +273,45 @@ type selection struct {
 	days       map[Day]struct{} // on which a candidate was active
 	candidates int
 	metrics    map[mapping.UID]int // series of each metric met
-	found      []Series
+	found      []Series            // admitted
 }
 
-// all runs every source, and finds the days where the sources do not tell them.
-func (s *selection) all(ctx context.Context, mint, maxt int64) error {
-	for _, src := range s.r.scans(mint, maxt, s.p) {
-		if err := s.run(ctx, src); err != nil {
+// run hands on the series, or some if that is enough.
+func (s *selection) run(ctx context.Context) (enough bool, err error) {
+	if s.road == MemoryRoad {
+		err = s.fromMemory(ctx)
+	} else {
+		err = s.fromStore(ctx)
+	}
+	if errors.Is(err, errEnough) {
+		return true, nil
+	}
+	return false, err
+}
+
+// fromStore reads every source, and finds the days where those do not tell them.
+func (s *selection) fromStore(ctx context.Context) error {
+	for _, src := range s.r.scans(s.mint, s.maxt, s.p) {
+		if err := s.read(ctx, src); err != nil {
 			return err
 		}
 	}
-	if err := s.flush(ctx); err != nil {
+	if err := s.flush(ctx); err != nil || s.road != ListRoad {
 		return err
 	}
+	return s.settle(ctx)
+}
+
+// tellDays notes the days on which the series admitted were active, and how many others their metrics have.
+func (s *selection) tellDays(ctx context.Context) error {
 	switch {
-	case s.listed:
-		return s.settle(ctx)
-	case !isLong(mint, maxt):
+	case s.road == MemoryRoad:
+		s.r.Memory.mu.RLock()
+		defer s.r.Memory.mu.RUnlock()
+		s.recallDays(s.shelf, s.first, s.last)
+		s.recallMetrics(s.shelf, s.first, s.last)
+	case s.road == ListRoad: // they are told
+	case !isLong(s.mint, s.maxt):
 		for i := range s.found {
 			s.found[i].Days = s.daysOf(s.found[i].TSUID)
 		}
@@ -277,7 +338,7 @@ func (s *selection) daysOf(tsuid []byte) (days Days) {
 	return days
 }
 
-func (s *selection) run(ctx context.Context, src source) error {
+func (s *selection) read(ctx context.Context, src source) error {
 	for row, err := range s.r.Store.Scan(ctx, src.scan) {
 		if err != nil {
 			return err
@@ -291,7 +352,7 @@ func (s *selection) run(ctx context.Context, src source) error {
 		if src.dayOf != nil {
 			s.days[src.dayOf(row.Key)] = struct{}{}
 		}
-		if src.repeats {
+		if src.repeats && s.once {
 			if s.seen == nil {
 				s.seen = make(map[string]int)
 			}
@@ -318,7 +379,7 @@ func (s *selection) run(ctx context.Context, src source) error {
 			s.metrics[u]++
 		}
 		s.ends = append(s.ends, len(s.page))
-		if len(s.ends) == pageSize {
+		if len(s.ends) == s.pageSize {
 			if err := s.flush(ctx); err != nil {
 				return err
 			}
@@ -327,24 +388,24 @@ func (s *selection) run(ctx context.Context, src source) error {
 	return nil
 }
 
-// flush compares the TSUIDs of the page and resolves those that match.
+// flush compares the TSUIDs of the page and hands on those that match.
 func (s *selection) flush(ctx context.Context) error {
 	matched, err := s.p.match(ctx, s.page, s.ends)
-	if err != nil {
-		return err
-	}
-	if s.listed {
+	switch {
+	case err != nil:
+	case s.road == ListRoad:
 		err = s.wait(ctx, matched)
-	} else {
-		err = s.admit(ctx, matched, nil)
+	default:
+		err = s.each(ctx, matched, nil)
 	}
 	s.page, s.ends = s.page[:0], s.ends[:0]
 	return err
 }
 
-// admit resolves series that match. days are those of each, if they are known.
+// admit resolves series that match.
 func (s *selection) admit(ctx context.Context, matched [][]byte, days []Days) error {
-	if s.limits.Series > 0 && len(s.found)+len(matched) > s.limits.Series {
+	most, enough := s.limits.Series, s.limits.Enough
+	if most > 0 && len(s.found)+len(matched) > most && (enough == 0 || enough > most) {
 		return ErrTooMany
 	}
 	found, err := s.r.resolve(ctx, matched)
@@ -367,7 +428,33 @@ func (s *selection) admit(ctx context.Context, matched [][]byte, days []Days) er
 			}
 		}
 	}
+	if enough > 0 && s.distinct(enough) {
+		return errEnough
+	}
 	return nil
+}
+
+// distinct says whether the series found have so many label sets.
+func (s *selection) distinct(n int) bool {
+	if len(s.found) < n {
+		return false
+	}
+	s.sort()
+	for i := 1; i < len(s.found); i++ {
+		if labels.Equal(s.found[i-1].Labels, s.found[i].Labels) {
+			n++
+		}
+	}
+	return len(s.found) >= n
+}
+
+func (s *selection) sort() {
+	slices.SortFunc(s.found, func(a, b Series) int {
+		if c := labels.Compare(a.Labels, b.Labels); c != 0 {
+			return c
+		}
+		return bytes.Compare(a.TSUID, b.TSUID)
+	})
 }
 
 // take counts memory.

@@ -17,6 +17,7 @@ type shelf struct {
 	from   int  // the first day from which on all series are here; never while there is none
 	opened int  // the first day of which series are taken
 	spoilt bool // a series was not taken for want of room
+	double bool // a series has one tag more than once
 
 	// TSUIDs, each after its length in two bytes. A chunk is never moved, so that what was handed out stays valid.
 	slab [][]byte
@@ -92,7 +93,8 @@ func (s *shelf) add(tsuid []byte, day Day, max int) bool {
 	s.spans = append(s.spans, DayRun{day, day})
 	s.slots[i] = number + 1
 	s.metrics[metric] = append(s.metrics[metric], number)
-	for _, t := range tags {
+	for i, t := range tags {
+		s.double = s.double || i > 0 && tags[i-1].Key == t.Key
 		values := s.tags[t.Key]
 		if values == nil {
 			values = make(map[mapping.UID][]uint32)

@@ -2,8 +2,6 @@ package promstore
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -11,52 +9,31 @@ import (
 )
 
 // LabelNames returns the names of the labels of the series that match and were active on a day of the range, sorted.
-// Like Prometheus, which is as exact as its blocks, it does not look at the samples.
+// Like Prometheus, which is as exact as its blocks, it does not look at the samples; and of more than the limit it returns some.
 func (q *querier) LabelNames(
 	ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher,
 ) ([]string, annotations.Annotations, error) {
-	return q.collect(ctx, hints, ms, func(ls labels.Labels, add func(string)) {
-		ls.Range(func(l labels.Label) { add(l.Name) })
-	})
+	if q.mint > q.maxt {
+		return nil, nil, nil
+	}
+	names, err := q.source.LabelNames(ctx, q.mint, q.maxt, limitOf(hints), ms)
+	return names, nil, err
 }
 
 // LabelValues returns the values that one label has in those series, sorted.
 func (q *querier) LabelValues(
 	ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher,
 ) ([]string, annotations.Annotations, error) {
-	// Series without the label have nothing to say, and need not be resolved.
-	has, err := labels.NewMatcher(labels.MatchNotEqual, name, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	return q.collect(ctx, hints, append(slices.Clip(ms), has), func(ls labels.Labels, add func(string)) {
-		add(ls.Get(name))
-	})
-}
-
-// collect gathers texts of the matching series, found by the index alone.
-func (q *querier) collect(
-	ctx context.Context, hints *storage.LabelHints, ms []*labels.Matcher, texts func(labels.Labels, func(string)),
-) ([]string, annotations.Annotations, error) {
 	if q.mint > q.maxt {
 		return nil, nil, nil
 	}
-	set, err := q.source.Select(ctx, q.mint, q.maxt, true, ms)
-	if err != nil {
-		return nil, nil, err
+	values, err := q.source.LabelValues(ctx, name, q.mint, q.maxt, limitOf(hints), ms)
+	return values, nil, err
+}
+
+func limitOf(hints *storage.LabelHints) int {
+	if hints == nil {
+		return 0
 	}
-	defer set.Close()
-	found := make(map[string]struct{})
-	add := func(text string) { found[text] = struct{}{} }
-	for set.Next() {
-		texts(set.Labels(), add)
-	}
-	if err := set.Err(); err != nil {
-		return nil, nil, err
-	}
-	out := slices.Sorted(maps.Keys(found))
-	if hints != nil && hints.Limit > 0 && len(out) > hints.Limit {
-		out = out[:hints.Limit]
-	}
-	return out, warningsOf(set), nil
+	return hints.Limit
 }

@@ -17,16 +17,19 @@ import (
 
 // Querier finds series; query.Querier is one. It may be called by many goroutines at once.
 type Querier interface {
-	// Select finds the series that all matchers match, with their samples from mint to maxt, both inclusive, in
-	// milliseconds, mint not above maxt. With labelsOnly the series come without samples: those that were active on a
-	// day of the range.
-	Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (query.SeriesSet, error)
-
-	// SelectWindows is Select without the samples outside of the windows, nil for none left out. Where it meets a native
-	// histogram the set ends with query.ErrHistogram.
+	// SelectWindows finds the series that all matchers match, with their samples from mint to maxt, both inclusive, in
+	// milliseconds, mint not above maxt, without those outside of the windows; nil for none left out. Where windows are
+	// given and it meets a native histogram, the set ends with query.ErrHistogram.
 	SelectWindows(
 		ctx context.Context, mint, maxt int64, w *query.Windows, matchers []*labels.Matcher,
 	) (query.SeriesSet, error)
+
+	// Series finds series without samples: those that were active on a day of the range. limit is how many suffice, 0 for all.
+	Series(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (query.SeriesSet, error)
+
+	// LabelNames and LabelValues find the names of the labels that such series have, and the values of one, sorted.
+	LabelNames(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) ([]string, error)
+	LabelValues(ctx context.Context, name string, mint, maxt int64, limit int, matchers []*labels.Matcher) ([]string, error)
 }
 
 // Config is what a Queryable needs.

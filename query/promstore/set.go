@@ -76,9 +76,14 @@ func (s *set) begin() {
 	}
 	var inner query.SeriesSet
 	var err error
-	if s.windows == nil || s.whole {
-		inner, err = s.q.source.Select(s.ctx, s.mint, s.maxt, s.labelsOnly, s.matchers)
-	} else {
+	switch {
+	case s.labelsOnly && s.shards == 0:
+		inner, err = s.q.source.Series(s.ctx, s.mint, s.maxt, s.limit, s.matchers)
+	case s.labelsOnly: // any series may be of another shard
+		inner, err = s.q.source.Series(s.ctx, s.mint, s.maxt, 0, s.matchers)
+	case s.whole:
+		inner, err = s.q.source.SelectWindows(s.ctx, s.mint, s.maxt, nil, s.matchers)
+	default:
 		inner, err = s.q.source.SelectWindows(s.ctx, s.mint, s.maxt, s.windows, s.matchers)
 	}
 	if err != nil {

@@ -170,17 +170,27 @@ type scripted struct {
 	err      error
 }
 
-func (s *scripted) Select(context.Context, int64, int64, bool, []*labels.Matcher) (query.SeriesSet, error) {
+func (s *scripted) SelectWindows(
+	context.Context, int64, int64, *query.Windows, []*labels.Matcher,
+) (query.SeriesSet, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
 	return &scriptedSet{scripted: s}, nil
 }
 
-func (s *scripted) SelectWindows(
-	ctx context.Context, mint, maxt int64, _ *query.Windows, ms []*labels.Matcher,
+func (s *scripted) Series(
+	ctx context.Context, mint, maxt int64, _ int, ms []*labels.Matcher,
 ) (query.SeriesSet, error) {
-	return s.Select(ctx, mint, maxt, false, ms)
+	return s.SelectWindows(ctx, mint, maxt, nil, ms)
+}
+
+func (s *scripted) LabelNames(context.Context, int64, int64, int, []*labels.Matcher) ([]string, error) {
+	return nil, s.err
+}
+
+func (s *scripted) LabelValues(context.Context, string, int64, int64, int, []*labels.Matcher) ([]string, error) {
+	return nil, s.err
 }
 
 type scriptedSet struct {
@@ -242,11 +252,6 @@ func TestSelect_PassesWarningsOn(t *testing.T) {
 	check("samples", set.Warnings().AsErrors())
 	// The API asks for them before the first series.
 	check("series", q.Select(t.Context(), false, &storage.SelectHints{End: 1, Func: "series"}).Warnings().AsErrors())
-	_, warnings, err := q.LabelNames(t.Context(), nil)
-	check("label names", warnings.AsErrors())
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 func BenchmarkSelect(b *testing.B) {

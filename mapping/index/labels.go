@@ -1,0 +1,238 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/uid"
+)
+
+// Names and values of labels are found as UIDs, in postings or in TSUIDs, and the text of each is looked up once. The labels of
+// a series are never made: memory grows with the names or values there are, and not with the series.
+
+const (
+	textBytes = 64 // that a UID and its text take besides the text's bytes
+	textTimes = 4  // how many times the text's bytes are taken: answers are made of them
+)
+
+// LabelNames returns the names of the labels that series have which Select would find, sorted. It looks at those of which
+// Select cannot make the labels, too, as a UID has no name.
+func (r *Reader) LabelNames(
+	ctx context.Context, mint, maxt int64, limits Limits, matchers ...*labels.Matcher,
+) ([]string, Road, error) {
+	s, err := r.newSelection(ctx, mint, maxt, limits, matchers)
+	if err != nil || s == nil {
+		return nil, NoRoad, err
+	}
+	noMetric, err := r.UIDs.Lookup(ctx, []uid.Name{{Kind: mapping.Metric, Text: mapping.NoMetric}})
+	if err != nil {
+		return nil, NoRoad, err
+	}
+	c := newCollector(s, mapping.Tagk, func(text string) bool {
+		return text != mapping.NoTagk && text != model.MetricNameLabel
+	})
+	named := false // whether any has a metric with a name
+	if s.road == MemoryRoad && len(matchers) == 0 {
+		named = c.namesFromPostings(noMetric[0])
+	} else {
+		isNamed := func(tsuid []byte) bool { return !slices.Contains(noMetric[0], s.p.metricOf(tsuid)) }
+		err = c.fromSeries(ctx, func(tsuid []byte) {
+			named = named || isNamed(tsuid)
+			s.p.eachTag(tsuid, func(key, _ mapping.UID) { c.meet(key) })
+		}, func(tsuid []byte) bool {
+			isNew := !named && isNamed(tsuid)
+			s.p.eachTag(tsuid, func(key, _ mapping.UID) { isNew = isNew || !c.met[key] })
+			return isNew
+		})
+	}
+	texts, err := c.result(ctx, err)
+	if named && err == nil {
+		at, _ := slices.BinarySearch(texts, model.MetricNameLabel)
+		texts = slices.Insert(texts, at, model.MetricNameLabel)
+	}
+	return texts, s.road, err
+}
+
+// LabelValues returns the values that a label has in the series that LabelNames looks at, sorted.
+func (r *Reader) LabelValues(
+	ctx context.Context, name string, mint, maxt int64, limits Limits, matchers ...*labels.Matcher,
+) ([]string, Road, error) {
+	s, err := r.newSelection(ctx, mint, maxt, limits, matchers)
+	if err != nil || s == nil || name == mapping.NoTagk {
+		return nil, NoRoad, err
+	}
+	v := valuesOf{value: s.p.metricOf}
+	kind := mapping.Metric
+	if name != model.MetricNameLabel {
+		found, err := r.UIDs.Lookup(ctx, []uid.Name{{Kind: mapping.Tagk, Text: name}})
+		if err != nil || len(found[0]) == 0 {
+			return nil, NoRoad, err
+		}
+		kind, v.keys = mapping.Tagv, found[0]
+		v.value = func(tsuid []byte) mapping.UID { return tagvOf(r.Settings.Schema, tsuid, v.keys) }
+	}
+	alone := !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name != name })
+	c := newCollector(s, kind, func(text string) bool {
+		return (kind != mapping.Metric || text != mapping.NoMetric) && (!alone || matchesAll(matchers, text))
+	})
+	if s.road == MemoryRoad && alone {
+		err = c.valuesFromPostings(ctx, v)
+	} else {
+		err = c.fromSeries(ctx, func(tsuid []byte) { c.meet(v.value(tsuid)) }, func(tsuid []byte) bool {
+			value := v.value(tsuid)
+			return value != 0 && !c.met[value]
+		})
+	}
+	texts, err := c.result(ctx, err)
+	return texts, s.road, err
+}
+
+// valuesOf is a label of which the values are asked for.
+type valuesOf struct {
+	keys  []mapping.UID // its tagks; none for the metric name
+	value func(tsuid []byte) mapping.UID
+}
+
+// collector gathers the texts of UIDs of one kind.
+type collector struct {
+	s     *selection
+	kind  mapping.Kind
+	keep  func(text string) bool // false: it is not asked for
+	met   map[mapping.UID]bool
+	fresh []uid.ID // met, and not looked up yet
+	texts []string
+}
+
+func newCollector(s *selection, kind mapping.Kind, keep func(text string) bool) *collector {
+	return &collector{s: s, kind: kind, keep: keep, met: make(map[mapping.UID]bool)}
+}
+
+// meet takes in a UID; 0 is none.
+func (c *collector) meet(u mapping.UID) {
+	if u != 0 && !c.met[u] {
+		c.met[u] = true
+		c.fresh = append(c.fresh, uid.ID{Kind: c.kind, UID: u})
+	}
+}
+
+// lookUp finds the texts of what was met. It returns errEnough when there are enough.
+func (c *collector) lookUp(ctx context.Context) error {
+	for page := range slices.Chunk(c.fresh, pageSize) {
+		texts, err := c.s.r.UIDs.Texts(ctx, page)
+		if err != nil {
+			return err
+		}
+		for _, text := range texts {
+			if text.OK && c.keep(text.Text) {
+				c.texts = append(c.texts, text.Text)
+			}
+			if err := c.s.take(textBytes + textTimes*len(text.Text)); err != nil {
+				return err
+			}
+		}
+	}
+	c.fresh = c.fresh[:0]
+	if n := c.s.limits.Enough; n > 0 && len(c.texts) >= n && len(c.sorted()) >= n {
+		return errEnough
+	}
+	return nil
+}
+
+// sorted are the texts, each once: two UIDs may read alike.
+func (c *collector) sorted() []string {
+	slices.Sort(c.texts)
+	c.texts = slices.Compact(c.texts)
+	return c.texts
+}
+
+// result are the texts when all is met, or enough, or err has ended it.
+func (c *collector) result(ctx context.Context, err error) ([]string, error) {
+	if err == nil {
+		err = c.lookUp(ctx)
+	}
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("read series index: %w", err)
+	}
+	return c.sorted(), nil
+}
+
+// fromSeries gathers what look meets in the TSUIDs of the series selected. wanted says whether there is anything new in one.
+func (c *collector) fromSeries(ctx context.Context, look func(tsuid []byte), wanted func(tsuid []byte) bool) error {
+	c.s.wanted = wanted
+	c.s.each = func(ctx context.Context, matched [][]byte, _ []Days) error {
+		for _, tsuid := range matched {
+			look(tsuid)
+		}
+		return c.lookUp(ctx)
+	}
+	_, err := c.s.run(ctx)
+	return err
+}
+
+// namesFromPostings gathers the tagks of which the memory has active series, and says whether any has a metric with a name.
+func (c *collector) namesFromPostings(noMetric []mapping.UID) (named bool) {
+	shelf, m := c.s.shelf, c.s.r.Memory
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	first, any := m.keptFrom(c.s.first, c.s.last)
+	active := func(list []uint32) bool {
+		return any && slices.ContainsFunc(list, func(number uint32) bool { return shelf.active(number, first, c.s.last) })
+	}
+	for key, values := range shelf.tags {
+		for _, list := range values {
+			if active(list) {
+				c.meet(key)
+				break
+			}
+		}
+	}
+	for metric, list := range shelf.metrics {
+		named = named || !slices.Contains(noMetric, metric) && active(list)
+	}
+	return named
+}
+
+// valuesFromPostings gathers the values of which the memory has active series.
+func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf) error {
+	shelf, m := c.s.shelf, c.s.r.Memory
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	first, any := m.keptFrom(c.s.first, c.s.last)
+	if !any {
+		return nil
+	}
+	postings := []map[mapping.UID][]uint32{shelf.metrics}
+	if of.keys != nil {
+		postings = postings[:0]
+		for _, key := range of.keys {
+			postings = append(postings, shelf.tags[key])
+		}
+	}
+	double := shelf.double || len(of.keys) > 1 // a series may have several values
+	for _, lists := range postings {
+		for value, list := range lists {
+			if !slices.ContainsFunc(list, func(number uint32) bool {
+				return shelf.active(number, first, c.s.last) && (!double || of.value(shelf.tsuid(number)) == value)
+			}) {
+				continue
+			}
+			if c.meet(value); len(c.fresh) < c.s.pageSize {
+				continue
+			}
+			// The texts may have to be read from the store. What is added meanwhile need not be met.
+			m.mu.RUnlock()
+			err := c.lookUp(ctx)
+			m.mu.RLock()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
