@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/query/budget"
 )
 
@@ -47,6 +48,23 @@ func (q *Querier) LabelValues(
 	}
 	q.metrics.selected(road)
 	return first(values, limit), nil
+}
+
+// What a Querier counts.
+type (
+	Cardinality = index.Cardinality
+	Count       = index.Count
+)
+
+// Cardinality counts the series that were active on a day of the range, and their labels; most bounds each list of the answer.
+// What counting them takes is taken from the account of the context.
+func (q *Querier) Cardinality(ctx context.Context, mint, maxt int64, most int) (Cardinality, error) {
+	counted, road, err := q.Index.Cardinality(ctx, mint, maxt, q.limits(ctx, 0), most)
+	if err != nil {
+		return Cardinality{}, q.beyondLimits(err, nil)
+	}
+	q.metrics.selected(road)
+	return counted, nil
 }
 
 func first(texts []string, limit int) []string {

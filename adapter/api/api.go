@@ -41,6 +41,8 @@ type Config struct {
 	Exemplars storage.ExemplarQueryable       // required
 	Metadata  MetadataSource                  // required
 
+	Cardinality CardinalitySource // required
+
 	Timeout        time.Duration // --query.timeout: longest a query may take; default 2 minutes
 	MaxSamples     int           // --query.max-samples: samples that a query may hold at a time; default 50 million
 	LookbackDelta  time.Duration // --query.lookback-delta: for how long a sample counts; default 5 minutes
@@ -89,8 +91,8 @@ type Handler struct {
 
 // New returns a Handler. Close has to be called after it.
 func New(c Config) (*Handler, error) {
-	if c.Queryable == nil || c.Exemplars == nil || c.Metadata == nil || c.Gatherer == nil || c.Logger == nil {
-		return nil, errors.New("make query API: Queryable, Exemplars, Metadata, Gatherer and Logger are required")
+	if c.Queryable == nil || c.Exemplars == nil || c.Metadata == nil || c.Cardinality == nil || c.Gatherer == nil || c.Logger == nil {
+		return nil, errors.New("make query API: Queryable, Exemplars, Metadata, Cardinality, Gatherer and Logger are required")
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 2 * time.Minute

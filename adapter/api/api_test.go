@@ -77,8 +77,8 @@ func newLimitedHandler(t *testing.T, maxSeries int, change func(*api.Config)) *a
 	})
 	c := api.Config{
 		Queryable: promstore.New(promstore.Config{Querier: querier}), Exemplars: promstore.ExemplarQueryable{Source: querier},
-		Metadata: families.Reader{Store: st, Tables: settings.Tables},
-		OTLP:     otlp, Build: v1.PrometheusVersion{Version: "3.0.0"}, Logger: logger, Now: now,
+		Metadata:    families.Reader{Store: st, Tables: settings.Tables},
+		Cardinality: querier, OTLP: otlp, Build: v1.PrometheusVersion{Version: "3.0.0"}, Logger: logger, Now: now,
 		Registerer: registry, Gatherer: registry,
 	}
 	if change != nil {
@@ -186,6 +186,10 @@ func (f failing) LabelValues(context.Context, string, int64, int64, int, []*labe
 	return nil, f.err
 }
 
+func (f failing) Cardinality(context.Context, int64, int64, int) (query.Cardinality, error) {
+	return query.Cardinality{}, f.err
+}
+
 func (f failing) Exemplars(context.Context, int64, int64, ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	return nil, f.err
 }
@@ -209,7 +213,8 @@ func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
 	} {
 		h := newHandler(t, func(config *api.Config) {
 			config.Queryable = promstore.New(promstore.Config{Querier: failing{c.err}})
-			config.Exemplars, config.Metadata = promstore.ExemplarQueryable{Source: failing{c.err}}, failing{c.err}
+			config.Exemplars = promstore.ExemplarQueryable{Source: failing{c.err}}
+			config.Metadata, config.Cardinality = failing{c.err}, failing{c.err}
 		})
 		for _, path := range []string{
 			"query?query=up", "series?match[]=up", "labels", "label/a/values", "status/tsdb", "query_exemplars?query=up", "metadata",
@@ -272,7 +277,7 @@ func TestNew_RefusesBadLimits(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	sound := api.Config{
 		Queryable: promstore.New(promstore.Config{}), Gatherer: registry, Logger: slog.New(slog.DiscardHandler),
-		Exemplars: promstore.ExemplarQueryable{}, Metadata: families.Reader{},
+		Exemplars: promstore.ExemplarQueryable{}, Metadata: families.Reader{}, Cardinality: failing{},
 	}
 	for flag, spoil := range map[string]func(*api.Config){
 		"--query.timeout":         func(c *api.Config) { c.Timeout = -1 },

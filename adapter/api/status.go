@@ -9,11 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/index"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/promtsd/promtsd/query"
 )
 
 func (h *Handler) runtimeInfo() (v1.RuntimeInfo, error) {
@@ -38,6 +36,11 @@ func (h *Handler) runtimeInfo() (v1.RuntimeInfo, error) {
 		GOGC:                os.Getenv("GOGC"),
 		GODEBUG:             os.Getenv("GODEBUG"),
 	}, nil
+}
+
+// CardinalitySource counts series; query.Querier is one.
+type CardinalitySource interface {
+	Cardinality(ctx context.Context, mint, maxt int64, most int) (query.Cardinality, error)
 }
 
 const (
@@ -76,30 +79,26 @@ func (h *Handler) serveCardinality(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) cardinality(ctx context.Context, limit int) (*v1.TSDBStatus, error) {
 	maxt := h.config.Now()
 	mint := maxt.Add(-headRange)
-	q, err := h.config.Queryable.Querier(mint.UnixMilli(), maxt.UnixMilli())
+	counted, err := h.config.Cardinality.Cardinality(ctx, mint.UnixMilli(), maxt.UnixMilli(), limit)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = q.Close() }()
-	hints := &storage.SelectHints{Start: mint.UnixMilli(), End: maxt.UnixMilli(), Func: "series"}
-	set := q.Select(ctx, false, hints)
-	postings, series := index.NewMemPostings(), storage.SeriesRef(0)
-	for set.Next() {
-		series++
-		postings.Add(series, set.At().Labels())
-	}
-	if err := set.Err(); err != nil {
-		return nil, err
-	}
-	stats := postings.Stats(model.MetricNameLabel, limit, labels.SizeOfLabels)
 	return &v1.TSDBStatus{
 		HeadStats: v1.HeadStats{
-			NumSeries: uint64(series), NumLabelPairs: stats.NumLabelPairs,
+			NumSeries: uint64(counted.Series), NumLabelPairs: counted.Pairs,
 			MinTime: mint.UnixMilli(), MaxTime: maxt.UnixMilli(),
 		},
-		SeriesCountByMetricName:     v1.TSDBStatsFromIndexStats(stats.CardinalityMetricsStats),
-		LabelValueCountByLabelName:  v1.TSDBStatsFromIndexStats(stats.CardinalityLabelStats),
-		MemoryInBytesByLabelName:    v1.TSDBStatsFromIndexStats(stats.LabelValueStats),
-		SeriesCountByLabelValuePair: v1.TSDBStatsFromIndexStats(stats.LabelValuePairsStats),
+		SeriesCountByMetricName:     statsOf(counted.SeriesByMetric),
+		LabelValueCountByLabelName:  statsOf(counted.ValuesByLabel),
+		MemoryInBytesByLabelName:    statsOf(counted.BytesByLabel),
+		SeriesCountByLabelValuePair: statsOf(counted.SeriesByPair),
 	}, nil
+}
+
+func statsOf(counts []query.Count) []v1.TSDBStat {
+	stats := make([]v1.TSDBStat, len(counts))
+	for i, c := range counts {
+		stats[i] = v1.TSDBStat{Name: c.Name, Value: c.N}
+	}
+	return stats
 }

@@ -105,10 +105,11 @@ func (f *promqlFlags) handler(
 	querier *query.Querier, appender *ingest.Appender, flags map[string]string, registry *prometheus.Registry, logger *slog.Logger,
 ) (*api.Handler, error) {
 	c := api.Config{
-		Queryable: promstore.New(promstore.Config{Querier: querier}),
-		Exemplars: promstore.ExemplarQueryable{Source: querier},
-		Metadata:  families.Reader{Store: querier.Store, Tables: querier.Settings.Tables},
-		Timeout:   time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
+		Queryable:   promstore.New(promstore.Config{Querier: querier}),
+		Exemplars:   promstore.ExemplarQueryable{Source: querier},
+		Metadata:    families.Reader{Store: querier.Store, Tables: querier.Settings.Tables},
+		Cardinality: querier,
+		Timeout:     time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
 		MaxConcurrency: f.concurrency, MaxQueryBytes: int(f.maxBytes), MaxSubquerySteps: f.maxSteps, Flags: flags, Origins: f.origins, Registerer: registry, Gatherer: registry, Logger: logger,
 		Build: v1.PrometheusVersion{
 			Version: version.Version, Revision: version.Revision, Branch: version.Branch, BuildUser: version.BuildUser,
