@@ -59,6 +59,10 @@ func TestHandler_LabelsOfMoreSeriesThanAllowed(t *testing.T) {
 			t.Errorf("%s: got %d %.200s with warnings %q, want %d", c.path, len(answer.Data), answer.Data, answer.Warnings, c.want)
 		}
 	}
+	if got := do(h, "GET", "/api/v1/status/tsdb?limit=1", ""); !strings.Contains(got.Body.String(), `"numSeries":1004,`) ||
+		!strings.Contains(got.Body.String(), `"seriesCountByMetricName":[{"name":"many","value":1000}]`) {
+		t.Errorf("status/tsdb: got %d %s", got.Code, got.Body)
+	}
 	for _, path := range []string{"series?match[]=many", "series?match[]=many&limit=20"} {
 		got := do(h, "GET", "/api/v1/"+path, "")
 		if got.Code != http.StatusUnprocessableEntity || !strings.Contains(got.Body.String(), "--query.max-series") {

@@ -77,15 +77,11 @@ func (t *tally) countPostings() error {
 	return nil
 }
 
-// countLists counts the series of one tagk, or the metrics for 0.
+// countLists counts the series of one tagk, or of the metrics for 0.
 func (t *tally) countLists(key mapping.UID) {
 	m, shelf := t.s.r.Memory, t.s.shelf
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	first, any := m.keptFrom(t.s.first, t.s.last)
-	if !any {
-		return
-	}
 	lists := shelf.tags[key]
 	if key == 0 {
 		lists = shelf.metrics
@@ -94,7 +90,7 @@ func (t *tally) countLists(key mapping.UID) {
 	for value, list := range lists {
 		n := 0
 		for _, number := range list {
-			if shelf.active(number, first, t.s.last) {
+			if shelf.active(number, t.s.first, t.s.last) {
 				n++
 			}
 		}

@@ -81,9 +81,11 @@ func (r *Reader) LabelValues(
 	c := newCollector(s, kind, func(text string) bool {
 		return (kind != mapping.Metric || text != mapping.NoMetric) && (!alone || matchesAll(matchers, text))
 	})
-	if s.road == MemoryRoad && alone {
-		err = c.valuesFromPostings(ctx, v)
-	} else {
+	done := false
+	if s.road == MemoryRoad {
+		done, err = c.valuesFromPostings(ctx, v, alone)
+	}
+	if !done && err == nil {
 		err = c.fromSeries(ctx, func(tsuid []byte) { c.meet(v.value(tsuid)) }, func(tsuid []byte) bool {
 			value := v.value(tsuid)
 			return value != 0 && !c.met[value]
@@ -180,9 +182,8 @@ func (c *collector) namesFromPostings(noMetric []mapping.UID) (named bool) {
 	shelf, m := c.s.shelf, c.s.r.Memory
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	first, any := m.keptFrom(c.s.first, c.s.last)
 	active := func(list []uint32) bool {
-		return any && slices.ContainsFunc(list, func(number uint32) bool { return shelf.active(number, first, c.s.last) })
+		return slices.ContainsFunc(list, func(number uint32) bool { return shelf.active(number, c.s.first, c.s.last) })
 	}
 	for key, values := range shelf.tags {
 		for _, list := range values {
@@ -198,31 +199,34 @@ func (c *collector) namesFromPostings(noMetric []mapping.UID) (named bool) {
 	return named
 }
 
-// valuesFromPostings gathers the values of which the memory has active series.
-func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf) error {
-	shelf, m := c.s.shelf, c.s.r.Memory
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	first, any := m.keptFrom(c.s.first, c.s.last)
-	if !any {
-		return nil
-	}
-	postings := []map[mapping.UID][]uint32{shelf.metrics}
-	if of.keys != nil {
-		postings = postings[:0]
-		for _, key := range of.keys {
-			postings = append(postings, shelf.tags[key])
+// valuesFromPostings gathers the values of which the memory has active series that pass; any do, if the matchers are on the
+// label alone. Where it is not worth it, it is not done.
+func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf, alone bool) (done bool, err error) {
+	s, m := c.s, c.s.r.Memory
+	var within candidates
+	if !alone {
+		if within, err = s.narrow(ctx); err != nil {
+			return false, err
 		}
 	}
-	double := shelf.double || len(of.keys) > 1 // a series may have several values
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	postings, n := s.shelf.postings(of.keys)
+	if alone {
+		within.first = s.shelf.len()
+	} else if !s.p.isJudged() || n > within.len()/worthMeeting {
+		return false, nil
+	}
+	double := s.shelf.double || len(of.keys) > 1 // a series may have several values
 	for _, lists := range postings {
 		for value, list := range lists {
-			if !slices.ContainsFunc(list, func(number uint32) bool {
-				return shelf.active(number, first, c.s.last) && (!double || of.value(shelf.tsuid(number)) == value)
+			if !within.contain(list, func(number uint32) bool {
+				return s.shelf.active(number, s.first, s.last) && (alone || s.p.passes(s.shelf.tsuid(number))) &&
+					(!double || of.value(s.shelf.tsuid(number)) == value)
 			}) {
 				continue
 			}
-			if c.meet(value); len(c.fresh) < c.s.pageSize {
+			if c.meet(value); len(c.fresh) < s.pageSize {
 				continue
 			}
 			// The texts may have to be read from the store. What is added meanwhile need not be met.
@@ -230,9 +234,9 @@ func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf) error {
 			err := c.lookUp(ctx)
 			m.mu.RLock()
 			if err != nil {
-				return err
+				return true, err
 			}
 		}
 	}
-	return nil
+	return true, nil
 }

@@ -87,7 +87,8 @@ func TestLabels_TakeNoMemoryForEachSeries(t *testing.T) {
 		bytes = make(map[string]uint64)
 		_, memory := db.memory(many)
 		for road, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true)} {
-			for name, ms := range map[string][]*labels.Matcher{"all": nil, "metric": {eq("__name__", "m")}, "some": {ne("job", "v3")}} {
+			for name, ms := range map[string][]*labels.Matcher{"all": nil, "metric": {eq("__name__", "m")}, "some": {ne("job", "v3")},
+				"one": {eq("job", "v3")}} {
 				measure := func(what string, want int, ask func() (int, error)) {
 					t.Helper()
 					var before, after runtime.MemStats
@@ -105,9 +106,16 @@ func TestLabels_TakeNoMemoryForEachSeries(t *testing.T) {
 					return len(found), err
 				})
 				jobs, hosts := 10, 50
-				if name == "some" {
+				switch name {
+				case "some":
 					jobs, hosts = 9, 45
+				case "one":
+					jobs, hosts = 1, 5
 				}
+				measure("metrics", 1, func() (int, error) {
+					found, _, err := r.LabelValues(t.Context(), "__name__", noon, noon, index.Limits{Series: 10}, ms...)
+					return len(found), err
+				})
 				measure("values of job", jobs, func() (int, error) {
 					found, _, err := r.LabelValues(t.Context(), "job", noon, noon, index.Limits{Series: 10}, ms...)
 					return len(found), err

@@ -37,22 +37,39 @@ func (t *term) union() []uint32 {
 // intersect returns the numbers that are in both of two ascending lists, the first being the shorter one.
 func intersect(short, long []uint32) []uint32 {
 	out := make([]uint32, 0, len(short))
-	for _, n := range short {
-		// The next one is near: steps that double, then halving.
-		step := 1
-		for step < len(long) && long[step] < n {
-			step *= 2
-		}
-		i, found := slices.BinarySearch(long[step/2:min(step+1, len(long))], n)
-		if long = long[step/2+i:]; len(long) == 0 {
-			break
-		}
-		if found {
-			out = append(out, n)
-			long = long[1:]
+	meet(short, long, func(n uint32) bool {
+		out = append(out, n)
+		return false
+	})
+	return out
+}
+
+// meet calls f with the numbers that are in both of two ascending lists until it returns true, and returns that.
+func meet(a, b []uint32, f func(number uint32) bool) bool {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = from(a, b[0])
+		case a[0] > b[0]:
+			b = from(b, a[0])
+		case f(a[0]):
+			return true
+		default:
+			a, b = a[1:], b[1:]
 		}
 	}
-	return out
+	return false
+}
+
+// from is an ascending list from a number on, which is above its first.
+func from(list []uint32, number uint32) []uint32 {
+	// It is near: steps that double, then halving.
+	step := 1
+	for step < len(list) && list[step] < number {
+		step *= 2
+	}
+	i, _ := slices.BinarySearch(list[step/2:min(step+1, len(list))], number)
+	return list[step/2+i:]
 }
 
 const (
@@ -60,6 +77,9 @@ const (
 	worthUniting = 4
 	// The values of a tagk are judged all, to find their series, if they are so many fewer than the candidates.
 	worthJudging = 8
+	// The values of a label are looked for by postings if they are so many fewer than the candidates: series that have one are
+	// found soon, or not at all.
+	worthMeeting = 64
 )
 
 // candidates are series by number: some, or the first ones of a shelf.
@@ -82,18 +102,20 @@ func (c candidates) at(i int) uint32 {
 	return c.numbers[i]
 }
 
+// contain says whether f is true of any number of an ascending list that is among the candidates.
+func (c candidates) contain(list []uint32, f func(number uint32) bool) bool {
+	if c.numbers == nil {
+		return slices.ContainsFunc(list, func(number uint32) bool { return int(number) < c.first && f(number) })
+	}
+	return meet(list, c.numbers, f)
+}
+
 // narrow finds series among which are all that pass p: by the metrics and tags whose values are known, the rarest first, and
 // by those that have few enough values to judge them all. For the other tags, and repeated ones, the caller must look at the
-// TSUIDs; and at their days, from the one that is returned to last.
-func (m *Memory) narrow(
-	ctx context.Context, s *shelf, p *predicate, first, last Day,
-) (out candidates, from Day, err error) {
+// TSUIDs, and at their days.
+func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate) (candidates, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	first, any := m.keptFrom(first, last)
-	if !any {
-		return candidates{}, first, nil
-	}
 	var terms []term
 	if p.metrics != nil {
 		var t term
@@ -131,8 +153,9 @@ func (m *Memory) narrow(
 		err := test.judge(ctx, p.uids, judged)
 		m.mu.RLock()
 		if err != nil {
-			return candidates{}, first, err
+			return candidates{}, err
 		}
+		test.judged = true
 		t := s.term(test)
 		if all {
 			found, all = t.union(), false
@@ -141,14 +164,16 @@ func (m *Memory) narrow(
 		}
 	}
 	if all {
-		return candidates{first: s.len()}, first, nil
+		return candidates{first: s.len()}, nil
 	}
-	return candidates{numbers: found}, first, nil
+	return candidates{numbers: found}, nil
 }
 
-// keptFrom is the first day of some that are of interest. mu must be held.
-func (m *Memory) keptFrom(first, last Day) (from Day, any bool) {
-	return max(first, Day(min(m.kept, never-1))), m.kept <= int(last)
+// keptFrom is the first day, from one on, that is of interest.
+func (m *Memory) keptFrom(first Day) Day {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return max(first, Day(min(m.kept, never-1)))
 }
 
 // term is the series with one of the values that pass a test.

@@ -30,6 +30,7 @@ type tagTest struct {
 	matchers []*labels.Matcher
 	absent   bool                 // what to say of a series without this tag
 	closed   bool                 // verdicts lists all tagvs that pass: any other fails
+	judged   bool                 // so does it for the series in memory: another one need not pass
 	verdicts map[mapping.UID]bool // by tagv
 }
 
@@ -220,6 +221,11 @@ func (p *predicate) metricRanges(prefix []byte) []store.Range {
 		out = append(out, store.Range{Start: start, Stop: Successor(start)})
 	}
 	return out
+}
+
+// isJudged says whether passes is right about series in memory as it is.
+func (p *predicate) isJudged() bool {
+	return !slices.ContainsFunc(p.tags, func(t *tagTest) bool { return !t.closed && !t.judged })
 }
 
 // match returns those TSUIDs of a page (end to end, each up to its end) that pass, until its next call. It reads the texts of

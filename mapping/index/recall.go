@@ -6,17 +6,29 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
+// narrow is the memory's, asked once.
+func (s *selection) narrow(ctx context.Context) (candidates, error) {
+	if s.narrowed == nil {
+		found, err := s.r.Memory.narrow(ctx, s.shelf, s.p)
+		if err != nil {
+			return candidates{}, err
+		}
+		s.narrowed = &found
+	}
+	return *s.narrowed, nil
+}
+
 // fromMemory hands on the series that were active in the range on the shelf.
 func (s *selection) fromMemory(ctx context.Context) error {
 	m := s.r.Memory
-	found, first, err := m.narrow(ctx, s.shelf, s.p, s.first, s.last)
+	found, err := s.narrow(ctx)
 	if err != nil {
 		return err
 	}
 	for i, n := 0, found.len(); i < n; {
 		m.mu.RLock()
 		for ; i < n && len(s.ends) < s.pageSize; i++ {
-			if number := found.at(i); s.shelf.active(number, first, s.last) {
+			if number := found.at(i); s.shelf.active(number, s.first, s.last) {
 				s.page = append(s.page, s.shelf.tsuid(number)...)
 				s.ends = append(s.ends, len(s.page))
 			}

@@ -146,7 +146,13 @@ func (r *Reader) newSelection(
 	if mint > maxt {
 		return nil, nil
 	}
-	shelf := r.shelfFor(DayOf(mint))
+	first := DayOf(mint)
+	shelf := r.shelfFor(first)
+	if shelf != nil {
+		if first = r.Memory.keptFrom(first); first > DayOf(maxt) {
+			return nil, nil
+		}
+	}
 	var metrics func() []mapping.UID
 	if shelf != nil {
 		metrics = func() []mapping.UID { return r.Memory.metricsOf(shelf) }
@@ -156,7 +162,7 @@ func (r *Reader) newSelection(
 		return nil, err
 	}
 	s := &selection{
-		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: DayOf(mint), last: DayOf(maxt), shelf: shelf,
+		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: first, last: DayOf(maxt), shelf: shelf,
 		road: r.road(shelf, mint, maxt), pageSize: pageSize, days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
 	}
 	if limits.Enough > 0 {
@@ -250,9 +256,10 @@ type selection struct {
 	limits     Limits
 	bytes      int64
 	mint, maxt int64
-	first      Day // that of mint
+	first      Day // that of mint, or the first that is kept
 	last       Day // that of maxt
 	shelf      *shelf
+	narrowed   *candidates // among which are all, in memory; nil before it is known
 	road       Road
 
 	// each takes series that match, valid until it returns, and the days of each, if they are known. It may return errEnough.

@@ -191,3 +191,15 @@ func (s *shelf) values(dst []mapping.UID, key mapping.UID) []mapping.UID {
 	}
 	return dst
 }
+
+// postings are the lists of series by value, of some tagks, or of the metrics where keys is nil, and how many there are.
+func (s *shelf) postings(keys []mapping.UID) (lists []map[mapping.UID][]uint32, n int) {
+	if keys == nil {
+		return []map[mapping.UID][]uint32{s.metrics}, len(s.metrics)
+	}
+	for _, key := range keys {
+		lists = append(lists, s.tags[key])
+		n += len(s.tags[key])
+	}
+	return lists, n
+}

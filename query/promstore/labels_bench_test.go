@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,6 +144,8 @@ func benchLabels(b *testing.B, name string, from storage.Queryable) {
 	} {
 		b.Run(c.name+"/"+name, func(b *testing.B) {
 			b.ReportAllocs()
+			before := processorTime()
+			defer func() { b.ReportMetric(float64((processorTime()-before).Microseconds())/float64(b.N), "cpu-us/op") }()
 			for b.Loop() {
 				if n, err := c.ask(b.Context()); err != nil || n != c.want {
 					b.Fatalf("got %d, %v, want %d", n, err, c.want)
@@ -150,4 +153,11 @@ func benchLabels(b *testing.B, name string, from storage.Queryable) {
 			}
 		})
 	}
+}
+
+// processorTime is what this process has used of all processors: others may use them, too.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
