@@ -48,8 +48,8 @@ func benchSeries(b *testing.B, to storage.AppendableV2) {
 	}
 }
 
-// newBenchDatabase is a database with or without an index in memory.
-func newBenchDatabase(b *testing.B, inMemory bool) *promstore.Queryable {
+// newBenchQuerier is one with or without an index in memory.
+func newBenchQuerier(b *testing.B, inMemory bool) *query.Querier {
 	st := stores["pebble"](b)
 	b.Cleanup(func() { _ = st.Close() })
 	settings, _, err := catalog.Init(context.Background(), st, "promtsd", nil)
@@ -69,9 +69,9 @@ func newBenchDatabase(b *testing.B, inMemory bool) *promstore.Queryable {
 			b.Fatal(err)
 		}
 	}
-	return promstore.New(promstore.Config{Querier: query.New(query.Config{
+	return query.New(query.Config{
 		Store: st, Settings: settings, Logger: slog.New(slog.DiscardHandler), Index: index.NewReader(c),
-	})})
+	})
 }
 
 // BenchmarkLabels asks for labels of 100,000 series, of promtsd and of Prometheus's head.
@@ -81,12 +81,31 @@ func BenchmarkLabels(b *testing.B) {
 	})
 	b.Cleanup(func() { _ = prometheus.Close() })
 	benchSeries(b, prometheus)
-	for _, from := range []struct {
-		name string
-		storage.Queryable
-	}{{"memory", newBenchDatabase(b, true)}, {"store", newBenchDatabase(b, false)}, {"prometheus", prometheus}} {
-		benchLabels(b, from.name, from.Queryable)
+	for name, querier := range map[string]*query.Querier{"memory": newBenchQuerier(b, true), "store": newBenchQuerier(b, false)} {
+		benchLabels(b, name, promstore.New(promstore.Config{Querier: querier}))
+		measure(b, "cardinality/"+name, 10, func(ctx context.Context) (int, error) {
+			found, err := querier.Cardinality(ctx, benchTime, benchTime, 10)
+			return len(found.SeriesByPair), err
+		})
 	}
+	benchLabels(b, "prometheus", prometheus)
+	measure(b, "cardinality/prometheus", 10, func(context.Context) (int, error) {
+		return len(prometheus.DB.Head().Stats("__name__", 10).IndexPostingStats.LabelValuePairsStats), nil
+	})
+}
+
+// measure calls f, which has to find so many.
+func measure(b *testing.B, name string, want int, f func(context.Context) (int, error)) {
+	b.Run(name, func(b *testing.B) {
+		b.ReportAllocs()
+		before := processorTime()
+		defer func() { b.ReportMetric(float64((processorTime()-before).Microseconds())/float64(b.N), "cpu-us/op") }()
+		for b.Loop() {
+			if n, err := f(b.Context()); err != nil || n != want {
+				b.Fatalf("got %d, %v, want %d", n, err, want)
+			}
+		}
+	})
 }
 
 func benchLabels(b *testing.B, name string, from storage.Queryable) {
@@ -142,16 +161,7 @@ func benchLabels(b *testing.B, name string, from storage.Queryable) {
 		{"series-limit-3-of-job", series(3, job), 3},
 		{"series-of-metric", series(0, metric), benchInstances},
 	} {
-		b.Run(c.name+"/"+name, func(b *testing.B) {
-			b.ReportAllocs()
-			before := processorTime()
-			defer func() { b.ReportMetric(float64((processorTime()-before).Microseconds())/float64(b.N), "cpu-us/op") }()
-			for b.Loop() {
-				if n, err := c.ask(b.Context()); err != nil || n != c.want {
-					b.Fatalf("got %d, %v, want %d", n, err, c.want)
-				}
-			}
-		})
+		measure(b, c.name+"/"+name, c.want, c.ask)
 	}
 }
 
