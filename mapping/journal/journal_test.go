@@ -372,13 +372,15 @@ func TestWatch_JudgesALeaseByItsOwnTime(t *testing.T) {
 
 func TestLeases_OneThatCannotBeReadIsAnError(t *testing.T) {
 	st := newStore(t)
+	openWriter(t, config(st, time.Minute))
 	var b store.Batch
 	b.Put("promtsd", []byte("w12345678"), catalog.FamilyOwn, []byte("lease"), 1, []byte("{"))
+	b.Put("promtsd", []byte("w\x00\x00\x00\x00\x00\x00\x00\x00"), catalog.FamilyOwn, []byte("lease"), 1, []byte("{"))
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := journal.Leases(t.Context(), st, catalog.DefaultTables()); !errors.Is(err, mapping.ErrCorrupt) {
-		t.Errorf("got %v, want ErrCorrupt", err)
+	if all, err := journal.Leases(t.Context(), st, catalog.DefaultTables()); !errors.Is(err, mapping.ErrCorrupt) || len(all) != 1 {
+		t.Errorf("got %v with %d leases, want ErrCorrupt with the one that can be read", err, len(all))
 	}
 }
 

@@ -52,21 +52,23 @@ var leaseQualifier = []byte("lease")
 
 func leaseRow(id ID) []byte { return binary.BigEndian.AppendUint64([]byte{leasePrefix}, uint64(id)) }
 
-// Leases reads all leases in the store, in order of their writers.
+// Leases reads all leases in the store, in order of their writers. The error of one that cannot be read, mapping.ErrCorrupt, comes
+// with all others.
 func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease, error) {
 	var out []Lease
+	var unreadable error
 	scan := store.Scan{Table: tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix}, Stop: []byte{leasePrefix + 1}}}}
 	for row, err := range st.Scan(ctx, scan) {
 		if err != nil {
 			return nil, fmt.Errorf("read leases: %w", err)
 		}
-		l, err := parseLease(row)
-		if err != nil {
-			return nil, err
+		if l, err := parseLease(row); err == nil {
+			out = append(out, l)
+		} else if unreadable == nil {
+			unreadable = err
 		}
-		out = append(out, l)
 	}
-	return out, nil
+	return out, unreadable
 }
 
 // RemoveUnreadableLeases removes leases that cannot be read, for which Leases returns mapping.ErrCorrupt. The entries of their
