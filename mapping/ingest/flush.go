@@ -72,7 +72,7 @@ func (f *flusher) flush(ctx context.Context, b *bucket) error {
 	}
 	b.mu.Lock()
 	if err != nil {
-		b.oldest = min(b.oldest, b.taken)
+		b.oldest = b.oldest.min(b.taken)
 	}
 	b.taken = none
 	b.mu.Unlock()

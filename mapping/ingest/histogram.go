@@ -65,7 +65,7 @@ func (a *Appender) placeHistograms(
 			a.putIndex(j, s, index.DayOf(at), t.now)
 		}
 		if !row.waiting() {
-			grown += a.note(s, number)
+			grown += a.note(s, waiting{number, row.base})
 		}
 		row.mixed = true
 		more, repeat := row.addPoint(offsetOf(at), j.point)

@@ -33,8 +33,16 @@ const defaultTerm = 15 * time.Second
 // buckets is how many parts the hold time has: each series belongs to one, and is flushed when its turn comes.
 const buckets = 256
 
-// none is no entry's number.
-const none = math.MaxUint64
+// waiting is the lowest of what samples that wait to be stored are of.
+type waiting struct {
+	entry uint64 // of the journal
+	base  uint32 // base time
+}
+
+// none is where no samples wait.
+var none = waiting{math.MaxUint64, math.MaxUint32}
+
+func (w waiting) min(o waiting) waiting { return waiting{min(w.entry, o.entry), min(w.base, o.base)} }
 
 // holder is what the journal road adds to an Appender.
 type holder struct {
@@ -67,19 +75,19 @@ type bucket struct {
 
 	mu      sync.Mutex // may be taken while a series is locked, not the other way round
 	members []*series
-	oldest  uint64 // no older journal entry has samples waiting here; none: no samples wait
-	taken   uint64 // the same for samples that a flush has taken
+	oldest  waiting // of the samples that wait here
+	taken   waiting // of those that a flush has taken
 }
 
 // memberBytes is what a bucket's list takes of memory for a series: it grows by a quarter or more.
 const memberBytes = 12
 
-// note lists a series whose oldest waiting sample is of a journal entry, and says by how many bytes the list grew. s must be
-// locked.
-func (b *bucket) note(s *series, number uint64) (grown int) {
+// note lists a series with a row whose oldest waiting sample is of a journal entry, and says by how many bytes the list grew. s
+// must be locked.
+func (b *bucket) note(s *series, w waiting) (grown int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.oldest = min(b.oldest, number)
+	b.oldest = b.oldest.min(w)
 	if s.member {
 		return 0
 	}
@@ -243,7 +251,7 @@ func (a *Appender) placeSeries(
 			}
 		}
 		if !row.waiting() {
-			grown += a.note(s, number)
+			grown += a.note(s, waiting{number, row.base})
 		}
 		more, repeat := row.add(uint32(offset), sample.V)
 		if repeat {
@@ -256,16 +264,16 @@ func (a *Appender) placeSeries(
 }
 
 // note lists a series that has samples of a journal entry to be flushed, and says by how many bytes that takes. s must be locked.
-func (a *Appender) note(s *series, number uint64) (grown int) {
+func (a *Appender) note(s *series, w waiting) (grown int) {
 	if s.bucket == 0 {
 		s.bucket = uint16(a.bucketOf(s)) + 1
 	}
-	return a.buckets[s.bucket-1].note(s, number)
+	return a.buckets[s.bucket-1].note(s, w)
 }
 
 // Held calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID that
 // is known here, by its position, and each of its hours from one base time to another, both included. points is a point
-// list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. Whoever asks here first and reads
+// list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. The hours of a TSUID come in ascending order. Whoever asks here first and reads
 // the data table then misses nothing. There are no warnings.
 func (a *Appender) Held(
 	_ context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte),
@@ -292,14 +300,24 @@ func (a *Appender) Held(
 // frontier is the number below which the samples of all journal entries are in the data table.
 func (a *Appender) frontier(w *journal.Writer) uint64 {
 	frontier := w.Oldest() // first: what is under way now is in a bucket a moment later
+	return min(frontier, a.waiting().entry)
+}
+
+// waiting is the lowest of all samples that wait.
+func (a *Appender) waiting() waiting {
+	lowest := none
 	for i := range a.buckets {
 		b := &a.buckets[i]
 		b.mu.Lock()
-		frontier = min(frontier, b.oldest, b.taken)
+		lowest = lowest.min(b.oldest).min(b.taken)
 		b.mu.Unlock()
 	}
-	return frontier
+	return lowest
 }
+
+// OldestHeld is the lowest base time that Held may find points of; math.MaxUint32: there are none. What was acknowledged before
+// the call, and is older, is in the data table.
+func (a *Appender) OldestHeld() uint32 { return a.waiting().base }
 
 // flushEarly wakes the flusher before its time.
 func (a *Appender) flushEarly() {

@@ -31,12 +31,16 @@ func journalRoad(c *ingest.Config) {
 func (db *database) all(t testing.TB) map[string]map[int64]float64 {
 	t.Helper()
 	held := map[string]map[uint32][]byte{}
+	oldest := db.OldestHeld()
 	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: "tsdb-meta"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		rows := map[uint32][]byte{}
 		db.Held(t.Context(), [][]byte{row.Key}, 0, math.MaxUint32, func(_ int, base uint32, points []byte) {
+			if base < oldest {
+				t.Errorf("points of hour %d are held, and %d was said to be the oldest", base, oldest)
+			}
 			rows[base] = append([]byte(nil), points...)
 		})
 		held[fmt.Sprintf("%x", row.Key)] = rows
@@ -73,6 +77,34 @@ func cellsOf(t testing.TB, st store.Store, table string) int {
 		n += len(row.Cells)
 	}
 	return n
+}
+
+// Nothing that is held is older than promtsd says, and what is stored it does not name any more.
+func TestOldestHeld_FollowsWhatWaits(t *testing.T) {
+	db := open(t, storetest.NewMem(), nil, journalRoad)
+	if err := db.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		hours []int64 // of which a sample comes
+		flush bool
+		want  uint32
+	}{{nil, false, math.MaxUint32}, {[]int64{9, 5, 7}, false, 5 * 3600}, {nil, true, math.MaxUint32}, {[]int64{8, 5}, false, 5 * 3600}} {
+		for _, hour := range step.hours {
+			db.append(t, raw("__name__", "m"), mapping.Sample{T: hour * mapping.HourMs, V: float64(i)})
+		}
+		if step.flush {
+			if err := db.FlushAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := db.OldestHeld(); got != step.want {
+			t.Errorf("step %d: got %d, want %d", i, got, step.want)
+		}
+	}
+	if err := db.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Whatever is flushed, merged, lost by a kill and replayed, whatever repeats and contradicts itself: what is read is what
