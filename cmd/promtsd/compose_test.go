@@ -153,7 +153,7 @@ func TestCompose_ServesPrometheusAndGrafana(t *testing.T) {
 	storeURL := "--store.url=hbase+rpc://" + cluster.Master().Addr()
 	run := func(service string) (flags []string) {
 		for _, flag := range file.Services[service].Command[1:] {
-			if !strings.HasPrefix(flag, "--store.url=") && !strings.HasPrefix(flag, "--web.internal-url=") {
+			if !strings.HasPrefix(flag, "--store.url=") && !strings.HasPrefix(flag, "--peer.advertise-address=") {
 				flags = append(flags, flag)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // place of the one that was idle for longest; if all have a request under way, it is closed.
 type connections struct {
 	most    int
+	flag    string // of the listener
 	logger  *slog.Logger
 	refused prometheus.Counter
 
@@ -23,13 +25,14 @@ type connections struct {
 	told time.Time              // when refusals were last logged
 }
 
-// newConnections makes a bound; registerer may be nil.
-func newConnections(most int, registerer prometheus.Registerer, logger *slog.Logger) *connections {
-	c := &connections{most: most, logger: logger, open: make(map[net.Conn]time.Time)}
-	factory := promauto.With(registerer)
+// newConnections makes a bound for a listener that a flag is about; registerer may be nil.
+func newConnections(most int, flag string, registerer prometheus.Registerer, logger *slog.Logger) *connections {
+	c := &connections{most: most, flag: flag, logger: logger, open: make(map[net.Conn]time.Time)}
+	listener, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), ".")
+	factory := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"listener": listener}, registerer))
 	c.refused = factory.NewCounter(prometheus.CounterOpts{
 		Name: "promtsd_http_refused_connections_total",
-		Help: "Connections that were closed at once, because --web.max-connections others had requests under way.",
+		Help: "Connections that were closed at once, because as many others as are allowed had requests under way.",
 	})
 	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "promtsd_http_connections", Help: "Connections that are open."}, func() float64 {
 		c.mu.Lock()
@@ -84,7 +87,7 @@ func (c *connections) refuse(conn net.Conn) {
 	c.refused.Inc()
 	if time.Since(c.told) > time.Minute {
 		c.told = time.Now()
-		c.logger.Warn("connections are closed as they come: all that --web.max-connections allows have requests under way",
+		c.logger.Warn("connections are closed as they come: all that are allowed have requests under way", "flag", c.flag,
 			"max", c.most, "from", conn.RemoteAddr())
 	}
 	closeNow(conn)

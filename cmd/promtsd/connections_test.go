@@ -18,7 +18,7 @@ import (
 // One connection too many takes the place of an idle one; where all have requests under way it is closed.
 func TestListenerConnections_AreBounded(t *testing.T) {
 	const most = 3
-	bound := newConnections(most, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	bound := newConnections(most, "--web.max-connections", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	}))

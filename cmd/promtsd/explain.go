@@ -32,6 +32,7 @@ import (
 type explainFlags struct {
 	store      *storeFlags
 	url        string
+	httpConfig string
 	selector   string
 	start, end string
 	analyze    bool
@@ -44,6 +45,8 @@ func addExplain(app *kingpin.Application) (string, command) {
 	f := &explainFlags{store: addStoreFlags(cmd)}
 	cmd.Flag("url", "Address of a running promtsd that is to explain how it answers, such as http://localhost:9201; flags of "+
 		"the store count for nothing then.").StringVar(&f.url)
+	cmd.Flag("http.config.file", "File that says how --url is asked, where TLS or authentication is on, "+httpConfigHelp).
+		Default("").StringVar(&f.httpConfig)
 	cmd.Flag("start", "Start of the time range: RFC 3339, seconds since 1970, or how long ago, such as 6h.").
 		Default("1h").StringVar(&f.start)
 	cmd.Flag("end", "End of it, in the same forms.").Default("0s").StringVar(&f.end)
@@ -109,17 +112,21 @@ const explainPath = "/internal/v1/explain"
 
 // ask has a running promtsd explain.
 func (f *explainFlags) ask(ctx context.Context, out io.Writer, mint, maxt int64) error {
+	client, err := loadHTTPClient("http.config.file", f.httpConfig)
+	if err != nil {
+		return err
+	}
 	target := strings.TrimSuffix(f.url, "/") + explainPath + "?" + url.Values{
 		"selector": {f.selector}, "start": {strconv.FormatInt(mint, 10)}, "end": {strconv.FormatInt(maxt, 10)},
 		"analyze": {strconv.FormatBool(f.analyze)},
 	}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return fmt.Errorf("--url=%s: %w", f.url, err)
+		return errors.New("--url is no address, such as http://localhost:9201")
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("--url=%s: %w", f.url, err)
+		return fmt.Errorf("--url: %w", err)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
@@ -127,7 +134,7 @@ func (f *explainFlags) ask(ctx context.Context, out io.Writer, mint, maxt int64)
 		err = fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(text))
 	}
 	if err != nil {
-		return fmt.Errorf("--url=%s: %w", f.url, err)
+		return fmt.Errorf("--url=%s: %w", redacted(f.url), err)
 	}
 	_, err = out.Write(text)
 	return err

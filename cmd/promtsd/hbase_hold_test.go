@@ -31,7 +31,7 @@ const (
 	frozenPatience = 3 * time.Second // of senders, where a promtsd is frozen
 )
 
-// leases lists the writers that have a lease, by their address.
+// leases lists the writers that have a lease, by host and port.
 func (h hbaseTables) leases(t *testing.T) (writers map[string][]string) {
 	t.Helper()
 	writers = map[string][]string{}
@@ -43,7 +43,8 @@ func (h hbaseTables) leases(t *testing.T) (writers map[string][]string) {
 		if err := json.Unmarshal(c.Value, &lease); err != nil {
 			t.Fatalf("lease in row %x: %v", c.Row, err)
 		}
-		writers[lease.Address] = append(writers[lease.Address], fmt.Sprintf("%x", c.Row[1:]))
+		_, host, _ := strings.Cut(lease.Address, "://")
+		writers[host] = append(writers[host], fmt.Sprintf("%x", c.Row[1:]))
 	}
 	return writers
 }
@@ -56,8 +57,8 @@ func (h hbaseTables) awaitWriters(t *testing.T, all ...*promtest.Process) (write
 		found := h.leases(t)
 		writers = nil
 		for _, p := range all {
-			if len(found[p.URL()]) == 1 {
-				writers = append(writers, found[p.URL()][0])
+			if len(found[p.Peer()]) == 1 {
+				writers = append(writers, found[p.Peer()][0])
 			}
 		}
 		if len(writers) < len(all) || len(found) > len(all) {
@@ -414,7 +415,7 @@ func (d *duel) freezeAndKill(t *testing.T, victim int) {
 	p.Resume()
 	wait(t, rand.N(300*time.Millisecond))
 	p.Kill()
-	d.dead = append(d.dead, d.leases(t)[p.URL()]...) // if it has begun a new journal
+	d.dead = append(d.dead, d.leases(t)[p.Peer()]...) // if it has begun a new journal
 	p.Restart()
 }
 

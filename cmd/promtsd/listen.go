@@ -11,13 +11,10 @@ import (
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
-
-	"github.com/promtsd/promtsd/adapter/peer"
 )
 
 // listener serves HTTP from the start to the end of a promtsd. Until there is a service, it says what is waited for. At the
-// end of the service it first refuses requests and lets those under way finish; then what is held is stored, and other promtsd
-// are still answered for it; then nobody is.
+// end of the service it first refuses requests and lets those under way finish; then what is held is stored; then nobody is answered.
 type listener struct {
 	web         *web.FlagConfig
 	logger      *slog.Logger
@@ -34,7 +31,6 @@ type listener struct {
 // service is what a listener serves.
 type service struct {
 	public  http.Handler                    // what clients ask
-	peers   http.Handler                    // what other promtsd ask, at peer.Path
 	start   func(ctx context.Context) error // returns when requests can be taken
 	started func()                          // has public take them
 	refuse  func()                          // has public refuse them
@@ -44,7 +40,7 @@ type service struct {
 // errStarting is what is waited for where nothing else is said.
 var errStarting = errors.New("starting")
 
-// lastAnswers is how long answers to other promtsd may take when all is stored.
+// lastAnswers is how long answers may take when all is stored.
 const lastAnswers = 2 * time.Second
 
 // listen begins to serve. What follows ends with the context that it returns, which ends also when nothing can be served.
@@ -91,10 +87,7 @@ func (l *listener) serveStarting(w http.ResponseWriter, r *http.Request) {
 // run serves until ctx ends.
 func (l *listener) run(ctx context.Context, s service) error {
 	requests := &underWay{next: s.public}
-	all := http.NewServeMux()
-	all.Handle("/", requests)
-	all.Handle(peer.Path, s.peers)
-	l.setHandler(all)
+	l.setHandler(requests)
 
 	err := s.start(ctx)
 	switch {

@@ -15,12 +15,11 @@ import (
 
 	"github.com/prometheus/exporter-toolkit/web"
 
-	"github.com/promtsd/promtsd/adapter/peer"
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 )
 
-// While what is held is being stored, other promtsd are answered for it, and clients are refused.
-func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
+// While what is held is being stored, clients are refused.
+func TestListener_RefusesWhileAllIsStored(t *testing.T) {
 	addr, err := unusedAddr()
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +33,7 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 			WebListenAddresses: &[]string{addr}, WebSystemdSocket: &systemd, WebConfigFile: &file,
 		},
 		logger: slog.New(slog.DiscardHandler), drain: time.Minute, metrics: http.NotFoundHandler(),
-		connections: newConnections(100, nil, slog.New(slog.DiscardHandler)),
+		connections: newConnections(100, "--web.max-connections", nil, slog.New(slog.DiscardHandler)),
 	}
 	served := service{
 		public: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +45,6 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 				fmt.Fprint(w, "slow")
 			}
 		}),
-		peers:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "held") }),
 		start:   func(context.Context) error { return nil },
 		started: func() { started.Store(true) },
 		refuse:  func() { refusing.Store(true) },
@@ -101,7 +99,6 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 		}
 		return nil
 	})
-	expect("while a request is under way", peer.Path, "200 held<nil>")
 	select {
 	case <-storing:
 		t.Error("what is held is stored while a request is under way")
@@ -112,14 +109,13 @@ func TestListener_AnswersPeersUntilAllIsStored(t *testing.T) {
 		t.Errorf("the request under way is answered %q, want %q", got, want)
 	}
 	<-storing
-	expect("while what is held is stored", peer.Path, "200 held<nil>")
 	expect("while what is held is stored", "/", "503 <nil>")
 	close(stored)
 	if err := <-ended; !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("it ends with %v, want the error of storing", err)
 	}
-	if got := get(peer.Path); got[:3] == "200" {
-		t.Errorf("at the end, peers are answered %q", got)
+	if got := get("/"); got == "200 <nil>" || got == "503 <nil>" {
+		t.Errorf("at the end, clients are answered %q", got)
 	}
 }
 

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -45,7 +43,6 @@ type serveFlags struct {
 
 	drain     time.Duration
 	conns     int
-	internal  string
 	origins   []string
 	retention commonmodel.Duration
 
@@ -65,6 +62,7 @@ type serveFlags struct {
 	indexSeries             int
 	refresh                 time.Duration
 	promql                  *promqlFlags
+	peers                   *peerFlags
 
 	parsed func() map[string]string // all flags, with their values
 	fit    func(limit int64) error  // see fitMemory
@@ -78,9 +76,6 @@ func addServe(app *kingpin.Application) (string, command) {
 	f.web.WebConfigFile = cmd.Flag("web.config.file", "File that turns on TLS or authentication, in the format of "+
 		"Prometheus's exporter toolkit.").Default("").String()
 	f.web.WebSystemdSocket = cmd.Flag("web.systemd-socket", "Listen on the sockets that systemd passes.").Bool()
-	cmd.Flag("web.internal-url", "Where other promtsd on the same HBase reach this one, such as http://10.0.0.7:9201, to ask "+
-		"for samples that it still holds. The default is this host's name and the port of --web.listen-address.").
-		PlaceHolder("URL").StringVar(&f.internal)
 	cmd.Flag("web.trusted-origin", "Origin, such as https://ops.example, whose pages may have a browser write and read by the "+
 		"remote protocols; may be given more than once. Without, only pages of this host may. For queries see --web.cors.origin.").
 		PlaceHolder("ORIGIN").StringsVar(&f.origins)
@@ -134,6 +129,7 @@ func addServe(app *kingpin.Application) (string, command) {
 		"With 0 they are found at once, by an index that is read from HBase, which is slower.").
 		Default("0s").DurationVar(&f.refresh)
 	f.promql = addPromQLFlags(cmd)
+	f.peers = addPeerFlags(cmd)
 	f.fit = fitMemory(cmd)
 	f.parsed = func() map[string]string {
 		values := map[string]string{}
@@ -164,7 +160,7 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	l := &listener{
-		web: &f.web, logger: logger, drain: f.drain, connections: newConnections(f.conns, registry, logger),
+		web: &f.web, logger: logger, drain: f.drain, connections: newConnections(f.conns, "--web.max-connections", registry, logger),
 		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
 	ctx = l.listen(ctx)
@@ -228,19 +224,31 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 		CacheEntries: f.cacheNames, Limits: f.newNames, Registerer: o.registry, Logger: o.logger,
 	})
 	defer uids.Close()
+	var peers *peerServer
+	address := ""
+	if !f.store.embedded() {
+		if peers, err = f.peers.open(*f.web.WebConfigFile, o.registry, o.logger); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, peers.close()) }()
+		address = peers.url
+	}
 	memory := f.memory(index.MemoryConfig{Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger})
-	appender, err := f.appender(ingest.Config{
+	appender := f.appender(address, ingest.Config{
 		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: f.store.host.now,
 		Apply: memory.Apply, Writable: o.condition.Writable,
 	})
-	if err != nil {
-		return err
+	var held query.Holder = appender
+	if peers != nil {
+		held = peers.group(appender, appender.Writer, func(ctx context.Context) ([]journal.Lease, error) {
+			return journal.Leases(ctx, o.store, o.settings.Tables)
+		})
 	}
 	quarantine := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.logger)
 	querier := query.New(query.Config{
 		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.logger,
 		Index: index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
-		Held:  f.held(o.store, o.settings.Tables, appender), Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
+		Held:  held, Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
 	})
 	queries, err := f.promql.memory(debug.SetMemoryLimit(-1), o.registry)
 	if err != nil {
@@ -279,6 +287,13 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	public.Handle("/", handler)
 	public.Handle("GET "+explainPath, handler.WhenReady(handler.Account(explainHandler{querier, f.promql.parser()})))
 
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if peers != nil {
+		if err := peers.serve(ctx, appender, appender.Writer, stop); err != nil {
+			return err
+		}
+	}
 	tasks, stopTasks := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	if f.retention > 0 {
@@ -287,8 +302,7 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	running.Go(func() { memory.Run(tasks) })
 	running.Go(func() { quarantine.Run(tasks) })
 	return l.run(ctx, service{
-		public: public,
-		peers:  peer.Handler{Holder: appender, Writer: func() string { return appender.Writer().String() }},
+		public: peer.Remember(public),
 		start: func(ctx context.Context) error {
 			return o.condition.persevere(ctx, o.logger, func() error { return appender.Start(ctx) })
 		},
@@ -314,6 +328,9 @@ func (f *serveFlags) protect() (*http.CrossOriginProtection, error) {
 
 // check refuses flags that cannot be, before a store is made.
 func (f *serveFlags) check() error {
+	if err := f.peers.check(f.store.embedded()); err != nil {
+		return err
+	}
 	if f.retention > 0 && !f.store.embedded() {
 		return errors.New("--retention of serve counts for the embedded store only: in HBase it is the TTL of the tables of data " +
 			"and of exemplars, which init sets and HBase's shell changes")
@@ -347,8 +364,8 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
-// appender makes the write path.
-func (f *serveFlags) appender(c ingest.Config) (*ingest.Appender, error) {
+// appender makes the write path of a promtsd that others reach at an address; empty: there are none.
+func (f *serveFlags) appender(address string, c ingest.Config) *ingest.Appender {
 	c.Limits, c.CacheSize, c.Hold, c.Alone = f.limits, f.cacheSeries, f.hold, f.store.embedded()
 	c.Limits.RefuseInfinities = !f.infinities
 	// On one machine the cells that an hour was written in are cheaply made one; HBase would keep the old ones until its
@@ -356,13 +373,8 @@ func (f *serveFlags) appender(c ingest.Config) (*ingest.Appender, error) {
 	c.Hold.Merge = f.store.embedded()
 	c.Hold.MaxMemory = int64(f.maxHeld)
 	c.Hold.NewDecoder = newBlockDecoder
-	if !c.Alone {
-		var err error
-		if c.Hold.Address, err = f.internalURL(); err != nil {
-			return nil, err
-		}
-	}
-	return ingest.New(c), nil
+	c.Hold.Address = address
+	return ingest.New(c)
 }
 
 // memory makes the part of the series index that is in memory.
@@ -383,53 +395,6 @@ func (f *serveFlags) costs() query.Costs {
 		return query.EmbeddedCosts()
 	}
 	return query.HBaseCosts()
-}
-
-// held is where queries find the samples that are not in the data table yet: in this process, and in a cluster in all
-// others that have a lease.
-func (f *serveFlags) held(st store.Store, tables catalog.Tables, appender *ingest.Appender) query.Holder {
-	if f.store.embedded() {
-		return appender
-	}
-	return &peer.Group{
-		Local: appender, Client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}, Timeout: 5 * time.Second,
-		Peers: func(ctx context.Context) ([]peer.Peer, error) {
-			leases, err := journal.Leases(ctx, st, tables)
-			if err != nil {
-				return nil, err
-			}
-			var peers []peer.Peer
-			for _, l := range leases {
-				switch {
-				case l.Writer == appender.Writer():
-				case l.Holder != l.Writer:
-					name := l.Writer.String()
-					peers = append(peers, peer.Peer{Name: name, Writer: name, Note: "it is dead, and its journal is being taken over"})
-				default:
-					name := l.Writer.String()
-					peers = append(peers, peer.Peer{Name: name + " at " + l.Address, URL: l.Address, Writer: name})
-				}
-			}
-			return peers, nil
-		},
-	}
-}
-
-// internalURL is where other promtsd reach this one.
-func (f *serveFlags) internalURL() (string, error) {
-	if f.internal != "" {
-		return f.internal, nil
-	}
-	host, port, err := net.SplitHostPort((*f.web.WebListenAddresses)[0])
-	if err != nil {
-		return "", fmt.Errorf("--web.listen-address=%s: %w", (*f.web.WebListenAddresses)[0], err)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		if host, err = os.Hostname(); err != nil {
-			return "", fmt.Errorf("%w: say where other promtsd reach this one by --web.internal-url", err)
-		}
-	}
-	return "http://" + net.JoinHostPort(host, port), nil
 }
 
 // adopt reads the settings of the store, and makes the tables of a new embedded one. In a cluster that is for init to do:

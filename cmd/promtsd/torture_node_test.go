@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -32,6 +33,7 @@ type tortureNode struct {
 	name    string
 	addr    string
 	front   *front
+	peers   *front // of the others
 	bin     string
 	dir     string
 	log     string
@@ -62,18 +64,23 @@ func newTortureNode(t *testing.T, n int, storeURL func(dir string) string, args 
 	if err != nil {
 		t.Fatal(err)
 	}
+	peerPort, err := child.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	name, addr := "promtsd-"+strconv.Itoa(n), net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	peerAddr := net.JoinHostPort("127.0.0.1", strconv.Itoa(peerPort))
 	dir := t.TempDir()
 	d := &tortureNode{
-		name: name, addr: addr, front: newFront(t, addr), bin: promtest.TorturablePromtsd(t), dir: dir,
+		name: name, addr: addr, front: newFront(t, addr), peers: newFront(t, peerAddr), bin: promtest.TorturablePromtsd(t), dir: dir,
 		log: filepath.Join(t.ArtifactDir(), name+".log"), control: filepath.Join(dir, "torment"), end: make(chan struct{}),
 	}
-	d.args = func(life int) []string {
-		return slices.Concat([]string{
-			"serve", "--web.listen-address=" + d.addr, "--store.url=" + storeURL(filepath.Join(dir, "data")), "--log.level=debug",
-			"--web.internal-url=" + d.front.url(), // the faults of the front are those of a peer, too
-		}, args(life))
+	url := storeURL(filepath.Join(dir, "data"))
+	flags := []string{"serve", "--web.listen-address=" + addr, "--store.url=" + url, "--log.level=debug"}
+	if !strings.HasPrefix(url, "pebble:") {
+		flags = append(flags, "--peer.listen-address="+peerAddr, "--peer.advertise-address="+d.peers.listener.Addr().String())
 	}
+	d.args = func(life int) []string { return slices.Concat(flags, args(life)) }
 	var supervisor sync.WaitGroup
 	supervisor.Go(d.supervise)
 	t.Cleanup(func() {
@@ -85,6 +92,12 @@ func newTortureNode(t *testing.T, n int, storeURL func(dir string) string, args 
 		}
 	})
 	return d
+}
+
+// spoil has a fault spoil what passes through the fronts.
+func (d *tortureNode) spoil(fault string) {
+	d.front.fault.Store(fault)
+	d.peers.fault.Store(fault)
 }
 
 // url is the base of the addresses of promtsd itself, past the front.

@@ -133,7 +133,7 @@ func drawFront(x *torture, random *rand.Rand) fault {
 	d, what := x.someNode(random), frontFaults[random.IntN(len(frontFaults))]
 	return fault{
 		what: d.name + ": " + what, until: upTo(random, 500*time.Millisecond, 4*time.Second),
-		begin: func() { d.front.fault.Store(what) }, end: func() { d.front.fault.Store("") },
+		begin: func() { d.spoil(what) }, end: func() { d.spoil("") },
 	}
 }
 

@@ -34,6 +34,7 @@ type Process struct {
 	t    testing.TB
 	spec processSpec
 	addr string     // host:port
+	peer string     // host:port that is free, too
 	log  string     // path of the log file, which all runs of the process append to
 	run  *child.Run // nil while the process is down
 }
@@ -46,8 +47,9 @@ type processSpec struct {
 	bin string
 	// dir is the process's own directory, given to args; it exists.
 	dir string
-	// args returns the arguments for a listening address, and puts files that name it in place.
-	args func(addr string) ([]string, error)
+	// args returns the arguments for a listening address, and another for the likes of the process, and puts files that name it
+	// in place.
+	args func(addr, peer string) ([]string, error)
 }
 
 // startProcess starts what spec says on a free port of 127.0.0.1, returns when GET /-/ready answers 200, and stops the
@@ -57,12 +59,14 @@ func startProcess(t testing.TB, spec processSpec) *Process {
 	p := &Process{t: t, spec: spec, log: filepath.Join(t.TempDir(), "log")}
 	t.Cleanup(p.cleanup)
 	for attempt := 1; ; attempt++ {
-		port, err := child.FreePort()
-		if err != nil {
-			t.Fatalf("start %s: %v", spec.name, err)
+		for _, addr := range []*string{&p.addr, &p.peer} {
+			port, err := child.FreePort()
+			if err != nil {
+				t.Fatalf("start %s: %v", spec.name, err)
+			}
+			*addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		}
-		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		err = p.launch()
+		err := p.launch()
 		if err == nil {
 			return p
 		}
@@ -81,6 +85,9 @@ func (p *Process) URL() string { return "http://" + p.addr }
 
 // Addr is the host:port that the process listens on.
 func (p *Process) Addr() string { return p.addr }
+
+// Peer is the host:port where a promtsd on HBase answers others.
+func (p *Process) Peer() string { return p.peer }
 
 // Dir is the directory that the process keeps its data in.
 func (p *Process) Dir() string { return p.spec.dir }
@@ -146,7 +153,7 @@ func (p *Process) launch() error {
 
 // start runs the program once.
 func (p *Process) start() (*child.Run, error) {
-	args, err := p.spec.args(p.addr)
+	args, err := p.spec.args(p.addr, p.peer)
 	if err != nil {
 		return nil, err
 	}

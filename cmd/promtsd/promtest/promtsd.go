@@ -14,8 +14,8 @@ type PromtsdConfig struct {
 	// StoreURL is the value of --store.url; by default it names an embedded store in Dir. In another store "promtsd init"
 	// has to have made the tables.
 	StoreURL string
-	// Args are further flags of promtsd serve, after those that StartPromtsd gives: --web.listen-address and
-	// --store.url.
+	// Args are further flags of promtsd serve, after those that StartPromtsd gives: --web.listen-address, --peer.listen-address
+	// and --store.url.
 	Args []string
 }
 
@@ -31,8 +31,10 @@ func StartPromtsd(t testing.TB, cfg PromtsdConfig) *Process {
 		name: "promtsd",
 		bin:  Promtsd(t),
 		dir:  cfg.Dir,
-		args: func(addr string) ([]string, error) {
-			return slices.Concat([]string{"serve", "--web.listen-address=" + addr, "--store.url=" + url}, cfg.Args), nil
+		args: func(addr, peer string) ([]string, error) {
+			return slices.Concat([]string{
+				"serve", "--web.listen-address=" + addr, "--peer.listen-address=" + peer, "--store.url=" + url,
+			}, cfg.Args), nil
 		},
 	})
 }

@@ -37,7 +37,7 @@ func Start(t testing.TB, cfg Config) *Server {
 		name: "prometheus",
 		bin:  Prometheus(t),
 		dir:  dir,
-		args: func(addr string) ([]string, error) {
+		args: func(addr, _ string) ([]string, error) {
 			flags := []string{
 				"--config.file=" + file,
 				"--storage.tsdb.path=" + filepath.Join(dir, "data"),
