@@ -82,13 +82,15 @@ type Config struct {
 	Logger     *slog.Logger          // required
 	Now        func() time.Time      // for durations; nil: time.Now
 	Version    string                // for the index page
+	Profiles   bool                  // serve /debug/pprof/
 }
 
 // Handler serves promtsd's HTTP interface:
 //
 //	POST /api/v1/write   remote write 1.0 and 2.0
 //	POST /api/v1/read    remote read, samples and streamed chunks
-//	GET  /metrics, /-/healthy, /-/ready, /debug/pprof/, /
+//	GET  /metrics, /-/healthy, /-/ready, /
+//	GET  /debug/pprof/   if it is asked for
 //
 // It is not ready until SetReady.
 type Handler struct {
@@ -162,11 +164,12 @@ func New(c Config) (*Handler, error) {
 	h.mux.HandleFunc("/-/healthy", h.serveHealthy)
 	h.mux.HandleFunc("/-/ready", h.serveReady)
 	h.mux.Handle("/metrics", promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{}))
-	// What runs and what it costs, for those who look into a process, as Prometheus has it.
-	h.mux.HandleFunc("/debug/pprof/", pprof.Index)
-	h.mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	h.mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	h.mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	if c.Profiles {
+		h.mux.HandleFunc("/debug/pprof/", pprof.Index)
+		h.mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		h.mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		h.mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	h.mux.HandleFunc("/", h.serveIndex)
 	return h, nil
 }

@@ -52,7 +52,6 @@ const indexPage = `<!DOCTYPE html>
 <tr><td>POST <code>/api/v1/read</code></td><td>remote read, samples and streamed chunks (<code>remote_read</code>)</td></tr>
 <tr><td><code>/api/v1/</code></td><td>Prometheus's query API: PromQL, series, labels; for Grafana</td></tr>
 <tr><td><a href="/metrics"><code>/metrics</code></a></td><td>metrics of promtsd itself</td></tr>
-<tr><td><a href="/debug/pprof/"><code>/debug/pprof/</code></a></td><td>profiles of the running process</td></tr>
 <tr><td><a href="/-/healthy"><code>/-/healthy</code></a></td><td>whether it runs</td></tr>
 <tr><td><a href="/-/ready"><code>/-/ready</code></a></td><td>whether it takes requests</td></tr>
 </table>

@@ -21,6 +21,7 @@ func main() {
 	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" { // the linker was not told one
 		version.Version = info.Main.Version
 	}
+	restrictFiles()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)   // a second signal ends promtsd at once
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away, of the log or of a dump, is seen by the writer's error

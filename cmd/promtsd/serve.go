@@ -43,6 +43,7 @@ type serveFlags struct {
 
 	drain     time.Duration
 	conns     int
+	profiles  bool
 	origins   []string
 	retention commonmodel.Duration
 
@@ -80,7 +81,8 @@ func addServe(app *kingpin.Application) (string, command) {
 		"remote protocols; may be given more than once. Without, only pages of this host may. For queries see --web.cors.origin.").
 		PlaceHolder("ORIGIN").StringsVar(&f.origins)
 	cmd.Flag("web.max-connections", "Connections at a time. Past it one that is idle is closed for one that comes, or that one "+
-		"if none is.").Default("2048").IntVar(&f.conns)
+		"if none is.").Default("512").IntVar(&f.conns)
+	cmd.Flag("web.enable-pprof", "Serve profiles of the process at /debug/pprof/: what it does, and with which names.").BoolVar(&f.profiles)
 	cmd.Flag("web.drain-timeout", "How long requests under way may take to finish after SIGTERM, and then the "+
 		"samples that wait to be stored. What is not stored by then stays in the journal, and is replayed.").
 		Default("20s").DurationVar(&f.drain)
@@ -259,8 +261,9 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 		Appender: appender, Querier: querier, NewFinder: appender.NewFinder,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
 		Read:  f.read, Memory: queries, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
-		Healthy: o.condition.healthy,
-		Ready:   func() error { return cmp.Or(o.condition.Writable(), appender.Ready()) }, Starting: appender.Replaying,
+		Profiles: f.profiles,
+		Healthy:  o.condition.healthy,
+		Ready:    func() error { return cmp.Or(o.condition.Writable(), appender.Ready()) }, Starting: appender.Replaying,
 	})
 	if err != nil {
 		return err

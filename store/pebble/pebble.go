@@ -136,7 +136,7 @@ func (s *Store) open() error {
 	opts := dataOptions(s.cfg, s.health)
 	s.disk = &diskFS{FS: s.cfg.FS, health: s.health}
 	var err error
-	if err = s.disk.MkdirAll(s.cfg.Dir, 0o755); err != nil {
+	if err = s.disk.MkdirAll(s.cfg.Dir, 0o750); err != nil {
 		return classify(err)
 	}
 	if s.lock, err = lsm.LockDirectory(s.cfg.Dir, s.disk); err != nil {

@@ -71,7 +71,7 @@ func openTree(name, dir string, opts *lsm.Options, h *health, lazy *lazyFS) (t *
 // format version of opts, and a log in an older version lacks what tells damage from the end that a crash leaves. So the
 // tree finds the version recorded, as it does when it is opened again.
 func openDB(dir string, opts *lsm.Options) (*lsm.DB, error) {
-	if err := opts.FS.MkdirAll(dir, 0o755); err != nil {
+	if err := opts.FS.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
 	have, err := lsm.Peek(dir, opts.FS)
