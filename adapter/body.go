@@ -41,6 +41,11 @@ func (b bodyReader) take(n int) *reply {
 	if b.lease.take(n) {
 		return nil
 	}
+	return b.overloaded()
+}
+
+// overloaded is the answer where there is no memory left.
+func (b bodyReader) overloaded() *reply {
 	return &reply{code: http.StatusServiceUnavailable, retryAfter: retryOverload, text: fmt.Sprintf(
 		"overloaded: the requests under way hold %d bytes, %s allows %d: send again, or allow more",
 		b.lease.budget.bytes(), flagMaxInFlightBytes, b.lease.budget.max)}

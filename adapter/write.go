@@ -112,21 +112,22 @@ func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResu
 	}
 
 	request := &buffers.request
-	before := wire.Memory(request)
 	decode, form := buffers.decoder.DecodeV1, wire.FormV1
 	if version == version2 {
 		decode, form = buffers.decoder.DecodeV2, wire.FormV2
 	}
+	buffers.decoder.Take = held.take
 	counts, err := decode(buffers.content, request)
+	buffers.decoder.Take = nil
+	if errors.Is(err, wire.ErrNoMemory) {
+		return none, body.overloaded()
+	}
 	if err != nil {
 		if errors.Is(err, wire.ErrTooLarge) {
 			err = fmt.Errorf("%w, which is four times %s", err, flagMaxBodyBytes)
 		}
 		refused := badRequest(err.Error())
 		return none, &refused
-	}
-	if answer = body.take(max(0, wire.Memory(request)-before)); answer != nil {
-		return none, answer
 	}
 	request.Form, request.Body = form, *block
 	return h.append(ctx, request, version, counts)

@@ -43,7 +43,11 @@ func (d *Decoder) exemplarV2(b []byte, i, index int, req *mapping.WriteRequest, 
 	for at := i; at < len(b); {
 		num, typ, next := tag(b, at)
 		if num == 1 {
+			before := cap(req.Refs)
 			req.Refs, at = appendRefs(req.Refs, b, next, typ)
+			if err := d.grew(cap(req.Refs)-before, refBytes); err != nil {
+				return err
+			}
 			continue
 		}
 		at = skip(b, next, typ)
@@ -83,11 +87,15 @@ func readExemplar(b []byte, i int, labels []byte) mapping.RequestExemplar {
 
 func (d *Decoder) addExemplar(e mapping.RequestExemplar, req *mapping.WriteRequest) error {
 	e.Series = len(req.Series)
+	before := cap(req.Exemplars)
 	req.Exemplars = append(req.Exemplars, e)
 	if d.MaxBytes > 0 && (len(req.Exemplars) > d.MaxBytes/exemplarBytes || len(req.Scratch) > d.MaxBytes) {
 		return fmt.Errorf("%w: %d exemplars need more than the %d bytes allowed", ErrTooLarge, len(req.Exemplars), d.MaxBytes)
 	}
-	return nil
+	if err := d.scratchGrew(req); err != nil {
+		return err
+	}
+	return d.grew(cap(req.Exemplars)-before, exemplarBytes)
 }
 
 // metadataV1 appends a message of metadata.
@@ -139,12 +147,13 @@ func (d *Decoder) addMetadataV2(meta metadataV2, refs []uint32, req *mapping.Wri
 }
 
 func (d *Decoder) addMetadata(m mapping.RequestMetadata, req *mapping.WriteRequest) error {
+	before := cap(req.Metadata)
 	req.Metadata = append(req.Metadata, m)
 	if d.MaxBytes > 0 && len(req.Metadata) > d.MaxBytes/metadataBytes {
 		return fmt.Errorf("%w: metadata of %d metric families needs more than the %d bytes allowed", ErrTooLarge,
 			len(req.Metadata), d.MaxBytes)
 	}
-	return nil
+	return d.grew(cap(req.Metadata)-before, metadataBytes)
 }
 
 // metricName is the reference of a series' metric name; 0, which is that of an empty text, if it has none.

@@ -21,6 +21,9 @@ var ErrOtherVersion = fmt.Errorf("%w: it is a message of another version than wa
 // ErrTooLarge marks a body, or an answer, that would need more memory than a limit allows; the text names both.
 var ErrTooLarge = errors.New("too large")
 
+// ErrNoMemory says that Decoder.Take had no more memory for a body.
+var ErrNoMemory = errors.New("there is no memory left to take the body apart")
+
 // The wire types of protobuf: the low three bits of a field's tag.
 const (
 	typeVarint   = 0

@@ -15,6 +15,9 @@ type Decoder struct {
 	// its own size. More is ErrTooLarge. 0 means no bound.
 	MaxBytes int
 
+	// Take is asked for the memory of lists as they grow; false ends the decoding with ErrNoMemory. nil: there is enough.
+	Take func(bytes int) bool
+
 	// Finder is told the series of bodies of 1.0, and becomes that of the request; nil: there is none.
 	Finder mapping.Finder
 
@@ -24,6 +27,7 @@ type Decoder struct {
 	labelBytes int      // that the references of all series make, if they were counted
 	counted    bool
 
+	scratch  int        // memory of the request's scratch that was taken
 	meta     metadataV2 // 2.0: the latest that went into the request
 	metaName uint32     // and the reference of the metric name that it came with
 }
@@ -76,7 +80,7 @@ func (c *Counts) refuse(samples int, example func() error) {
 // without samples, histograms and exemplars are left out. The order of series and samples is that of the body. An error is
 // ErrMalformed, also for a body of 2.0, or ErrTooLarge, and then req is of no use.
 func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
-	req.Reset()
+	d.begin(req)
 	if d.Finder != nil {
 		d.Finder.Reset()
 		req.Finder = d.Finder
@@ -116,6 +120,27 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 		return c, fmt.Errorf("%w: io.prometheus.write.v2.Request (2.0), not prometheus.WriteRequest (1.0)", ErrOtherVersion)
 	}
 	return c, nil
+}
+
+// begin begins a request.
+func (d *Decoder) begin(req *mapping.WriteRequest) {
+	req.Reset()
+	d.scratch = cap(req.Scratch)
+}
+
+// grew takes the memory of elements that a list has grown by.
+func (d *Decoder) grew(elements, size int) error {
+	if elements > 0 && d.Take != nil && !d.Take(elements*size) {
+		return ErrNoMemory
+	}
+	return nil
+}
+
+// scratchGrew takes what the scratch of a request has grown by.
+func (d *Decoder) scratchGrew(req *mapping.WriteRequest) error {
+	more := cap(req.Scratch) - d.scratch
+	d.scratch += more
+	return d.grew(more, 1)
 }
 
 func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
@@ -184,11 +209,15 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
 }
 
 func (d *Decoder) addSeries(s mapping.RequestSeries, req *mapping.WriteRequest) error {
+	before := cap(req.Series)
 	req.Series = append(req.Series, s)
 	if d.MaxBytes > 0 && (len(req.Series) > d.MaxBytes/seriesBytes || len(req.Scratch) > d.MaxBytes) {
 		return fmt.Errorf("%w: %d series need more than the %d bytes allowed", ErrTooLarge, len(req.Series), d.MaxBytes)
 	}
-	return nil
+	if err := d.scratchGrew(req); err != nil {
+		return err
+	}
+	return d.grew(cap(req.Series)-before, seriesBytes)
 }
 
 // histogram appends a native histogram of the series that will be the next. What it says is looked at later.
@@ -199,8 +228,9 @@ func (d *Decoder) histogram(b []byte, i int, s shape, req *mapping.WriteRequest)
 	if d.MaxBytes > 0 && len(req.Histograms) >= d.MaxBytes/histogramBytes {
 		return fmt.Errorf("%w: %d histograms need more than the %d bytes allowed", ErrTooLarge, len(req.Histograms), d.MaxBytes)
 	}
+	before := cap(req.Histograms)
 	req.Histograms = append(req.Histograms, mapping.RequestHistogram{Series: len(req.Series), Message: b[i:]})
-	return nil
+	return d.grew(cap(req.Histograms)-before, histogramBytes)
 }
 
 // sample appends one sample. All known senders write it as 09 value 10 timestamp and, in 2.0, 18 start timestamp.
@@ -234,8 +264,9 @@ func (d *Decoder) sample(b []byte, i int, s shape, req *mapping.WriteRequest) er
 	if d.MaxBytes > 0 && len(req.Samples) >= d.MaxBytes/sampleBytes {
 		return fmt.Errorf("%w: %d samples need more than the %d bytes allowed", ErrTooLarge, len(req.Samples), d.MaxBytes)
 	}
+	before := cap(req.Samples)
 	req.Samples = append(req.Samples, mapping.Sample{T: int64(t), V: math.Float64frombits(v)})
-	return nil
+	return d.grew(cap(req.Samples)-before, sampleBytes)
 }
 
 // timestamp is uvarint, faster for six bytes, which the milliseconds from 2004 to 2109 have.

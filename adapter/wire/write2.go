@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/promtsd/promtsd/mapping"
 )
@@ -21,7 +22,7 @@ import (
 // have it otherwise). An exemplar with such references is malformed on its own. If the first symbol is not empty,
 // every series and exemplar is malformed. Metadata goes with its series.
 func (d *Decoder) DecodeV2(body []byte, req *mapping.WriteRequest) (Counts, error) {
-	req.Reset()
+	d.begin(req)
 	var c Counts
 	if err := d.readSymbols(body, req); err != nil {
 		return c, err
@@ -74,7 +75,11 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 				req.Scratch = append(req.Scratch, body[from:to]...)
 				symbol = req.Scratch[start:len(req.Scratch):len(req.Scratch)]
 			}
+			before := cap(d.symbols)
 			d.symbols, d.longest = append(d.symbols, symbol), max(d.longest, len(symbol))
+			if err := d.grew(cap(d.symbols)-before, symbolBytes); err != nil {
+				return err
+			}
 			if d.MaxBytes > 0 && len(d.symbols) > d.MaxBytes/symbolBytes {
 				return fmt.Errorf("%w: %d symbols need more than the %d bytes allowed", ErrTooLarge, len(d.symbols), d.MaxBytes)
 			}
@@ -105,8 +110,12 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 			continue
 		}
 		if num == 1 {
+			before := cap(req.Refs)
 			if req.Refs, next = appendRefs(req.Refs, b, next, typ); next < 0 {
 				return malformed(i, "label references")
+			}
+			if err := d.grew(cap(req.Refs)-before, refBytes); err != nil {
+				return err
 			}
 			i = next
 			continue
@@ -222,6 +231,15 @@ func appendRefs(refs []uint32, b []byte, i int, typ byte) ([]uint32, int) {
 		return append(refs, uint32(v)), next
 	case typeBytes:
 		i, to := field(b, i)
+		if to-i > cap(refs)-len(refs) && i >= 0 {
+			n := 0 // that end in the field
+			for _, c := range b[i:to] {
+				if c < 0x80 {
+					n++
+				}
+			}
+			refs = slices.Grow(refs, n) // at once: the lists on the way would be memory, too
+		}
 		for i >= 0 && i < to {
 			var v uint64
 			switch {
