@@ -124,6 +124,15 @@ func (b bodyReader) inflate(buf, block []byte) ([]byte, *reply) {
 // Buffer reads the bodies of requests before next is asked, within the bounds on the bodies of writes, so that one that comes
 // slowly holds no place that others wait for.
 func (h *Handler) Buffer(next http.Handler) http.Handler {
+	return h.buffer(next, func(_ bodyReader, r *http.Request, content []byte) (*http.Request, []byte, *reply) {
+		return r, content, nil
+	})
+}
+
+// buffer is Buffer. What change makes of a request and its body is what next gets.
+func (h *Handler) buffer(
+	next http.Handler, change func(bodyReader, *http.Request, []byte) (*http.Request, []byte, *reply),
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
 			next.ServeHTTP(w, r)
@@ -133,11 +142,13 @@ func (h *Handler) Buffer(next http.Handler) http.Handler {
 		defer held.release()
 		body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
 		content, refused := body.read(r.Context(), nil, r)
+		if refused == nil {
+			r, content, refused = change(body, r.WithContext(r.Context()), content)
+		}
 		if refused != nil {
 			refused.send(w)
 			return
 		}
-		r = r.WithContext(r.Context())
 		r.Body = io.NopCloser(bytes.NewReader(content))
 		next.ServeHTTP(w, r)
 	})

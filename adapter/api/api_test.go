@@ -370,6 +370,18 @@ func (b brokenAppendable) Append(storage.SeriesRef, labels.Labels, int64, int64,
 }
 
 // What was not committed is never answered with success.
+// A request whose points become more labels and samples than are allowed is refused for good.
+func TestOTLP_BoundsWhatPointsBecome(t *testing.T) {
+	h := newHandler(t, func(c *api.Config) {
+		otlp := c.OTLP.(promstore.Appendable)
+		otlp.MaxBytes = 100
+		c.OTLP = otlp
+	})
+	if got := postOTLP(h, otlpBody(t, true)); got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Body.String(), "100 bytes") {
+		t.Errorf("got %d %q, want 413", got.Code, got.Body)
+	}
+}
+
 func TestOTLP_AnswersForAFailedCommit(t *testing.T) {
 	for _, c := range []struct {
 		err  error

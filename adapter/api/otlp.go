@@ -5,14 +5,17 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
 
-// maxOTLP is how many OTLP requests are served at a time; others wait. The module's handler takes up to 32 MiB each,
-// inflated, and makes several times as much of them.
+// maxOTLP is how many OTLP requests are served at a time; others wait. What each is unmarshalled into is bounded before (adapter),
+// what its samples become by its appender.
 const maxOTLP = 8
 
 // newOTLP is the module's receiver of OTLP metrics, with two changes: the requests at a time are bounded, and the
@@ -44,7 +47,7 @@ func newOTLP(c Config) http.Handler {
 // request's context to the appender.
 type commitKey struct{}
 
-// notingAppendable notes the error of each Commit.
+// notingAppendable notes the error of each Commit, and of an Append whose request is too large.
 type notingAppendable struct{ storage.AppendableV2 }
 
 func (a notingAppendable) AppenderV2(ctx context.Context) storage.AppenderV2 {
@@ -56,12 +59,27 @@ type notingAppender struct {
 	ctx context.Context
 }
 
+func (a notingAppender) Append(
+	ref storage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+	opts storage.AppendV2Options,
+) (storage.SeriesRef, error) {
+	ref, err := a.AppenderV2.Append(ref, ls, st, t, v, h, fh, opts)
+	if errors.Is(err, budget.ErrTooLarge) {
+		a.note(err)
+	}
+	return ref, err
+}
+
 func (a notingAppender) Commit() error {
 	err := a.AppenderV2.Commit()
+	a.note(err)
+	return err
+}
+
+func (a notingAppender) note(err error) {
 	if commit, ok := a.ctx.Value(commitKey{}).(*error); ok {
 		*commit = err
 	}
-	return err
 }
 
 // commitWriter answers for a Commit that failed.
@@ -80,7 +98,7 @@ func (w *commitWriter) WriteHeader(code int) {
 	switch {
 	case errors.Is(err, storage.ErrOutOfBounds):
 		code = http.StatusBadRequest
-	case errors.Is(err, store.ErrTooLarge):
+	case errors.Is(err, store.ErrTooLarge), errors.Is(err, budget.ErrTooLarge):
 		code = http.StatusRequestEntityTooLarge
 	case errors.Is(err, store.ErrInvalid):
 		code = http.StatusBadRequest

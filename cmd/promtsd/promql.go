@@ -18,7 +18,6 @@ import (
 	"github.com/promtsd/promtsd/adapter/api"
 	"github.com/promtsd/promtsd/adapter/bounds"
 	"github.com/promtsd/promtsd/mapping/families"
-	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
@@ -102,7 +101,7 @@ func (f *promqlFlags) memory(limit int64, registry prometheus.Registerer) (*budg
 
 // handler makes the API.
 func (f *promqlFlags) handler(
-	querier *query.Querier, appender *ingest.Appender, flags map[string]string, registry *prometheus.Registry, logger *slog.Logger,
+	querier *query.Querier, otlp promstore.Appendable, flags map[string]string, registry *prometheus.Registry, logger *slog.Logger,
 ) (*api.Handler, error) {
 	c := api.Config{
 		Queryable:   promstore.New(promstore.Config{Querier: querier}),
@@ -120,7 +119,7 @@ func (f *promqlFlags) handler(
 		c.Features = append(c.Features, strings.Split(names, ",")...)
 	}
 	if f.otlp {
-		c.OTLP = promstore.Appendable{Appender: appender}
+		c.OTLP = otlp
 	}
 	return api.New(c)
 }

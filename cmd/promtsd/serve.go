@@ -32,6 +32,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -268,7 +269,8 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	if err != nil {
 		return err
 	}
-	promql, err := f.promql.handler(querier, appender, f.parsed(), o.registry, o.logger)
+	otlp := promstore.Appendable{Appender: appender, MaxBytes: 2 * int(f.maxBody)}
+	promql, err := f.promql.handler(querier, otlp, f.parsed(), o.registry, o.logger)
 	if err != nil {
 		return err
 	}
@@ -284,9 +286,8 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	for _, path := range adapter.RemotePaths {
 		public.Handle(path, protect.Handler(handler))
 	}
-	for _, path := range []string{"otlp/", "admin/"} {
-		public.Handle(api.Prefix+path, protect.Handler(handler.WhenReady(handler.Buffer(promql))))
-	}
+	public.Handle(api.Prefix+"otlp/", protect.Handler(handler.WhenReady(handler.BufferOTLP(promql))))
+	public.Handle(api.Prefix+"admin/", protect.Handler(handler.WhenReady(handler.Buffer(promql))))
 	public.Handle("/", handler)
 	public.Handle("GET "+explainPath, handler.WhenReady(handler.Account(explainHandler{querier, f.promql.parser()})))
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // Appender stores write requests; ingest.Appender is one. It may be called by many goroutines at once.
@@ -29,11 +30,12 @@ type Appender interface {
 // Prometheus does.
 type Appendable struct {
 	Appender Appender
+	MaxBytes int // of the labels, samples and histograms of an appender, as they wait for Commit; 0: any number. Beyond, ErrTooLarge
 }
 
 // AppenderV2 returns an appender, which serves one goroutine.
 func (a Appendable) AppenderV2(ctx context.Context) storage.AppenderV2 {
-	return &appender{ctx: ctx, to: a.Appender}
+	return &appender{ctx: ctx, to: a.Appender, maxBytes: a.MaxBytes}
 }
 
 // RefusedError says that samples of a request were refused for good; the others are stored.
@@ -64,6 +66,22 @@ type appender struct {
 	last labels.Labels // of the request's last series
 	said
 	done bool
+
+	bytes, maxBytes int
+}
+
+// What a series, and what a sample takes beside its bytes.
+const (
+	labelSetBytes = 128
+	sampleBytes   = 16
+)
+
+// take counts bytes that the request grows by.
+func (a *appender) take(n int) error {
+	if a.bytes += n; a.maxBytes > 0 && a.bytes > a.maxBytes {
+		return fmt.Errorf("%w: its labels and samples have more than %d bytes", budget.ErrTooLarge, a.maxBytes)
+	}
+	return nil
 }
 
 var errDone = errors.New("append samples: the appender was committed or rolled back")
@@ -79,6 +97,9 @@ func (a *appender) Append(
 	if len(r.Series) == 0 || !labels.Equal(ls, a.last) {
 		var raw []byte
 		ls.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
+		if err := a.take(labelSetBytes + 2*len(raw)); err != nil {
+			return 0, err
+		}
 		a.last = ls.Copy()
 		r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: len(r.Samples), To: len(r.Samples)})
 	}
@@ -89,8 +110,14 @@ func (a *appender) Append(
 		if err != nil {
 			return 0, fmt.Errorf("append histogram to %s: %w", ls, err)
 		}
+		if err := a.take(sampleBytes + len(message)); err != nil {
+			return 0, err
+		}
 		r.Histograms = append(r.Histograms, mapping.RequestHistogram{Series: len(r.Series) - 1, Message: message})
 		return ref, nil
+	}
+	if err := a.take(sampleBytes); err != nil {
+		return 0, err
 	}
 	r.Samples = append(r.Samples, mapping.Sample{T: t, V: v})
 	r.Series[len(r.Series)-1].To++

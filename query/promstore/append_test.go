@@ -3,6 +3,7 @@ package promstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
 )
@@ -83,5 +85,28 @@ func TestAppendable_PassesTheErrorOfTheWritePathOn(t *testing.T) {
 	app := promstore.Appendable{Appender: brokenAppender{}}.AppenderV2(t.Context())
 	if err := app.Commit(); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, storage.ErrOutOfBounds) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAppendable_BoundsARequest(t *testing.T) {
+	for name, more := range map[string]func(a storage.AppenderV2, i int) error{
+		"series": func(a storage.AppenderV2, i int) error {
+			_, err := a.Append(0, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 0, 1, 1, nil, nil, storage.AppendV2Options{})
+			return err
+		},
+		"samples": func(a storage.AppenderV2, i int) error {
+			_, err := a.Append(0, labels.FromStrings("__name__", "m"), 0, int64(i), 1, nil, nil, storage.AppendV2Options{})
+			return err
+		},
+	} {
+		a := promstore.Appendable{MaxBytes: 10_000}.AppenderV2(t.Context())
+		var err error
+		n := 0
+		for ; err == nil && n < 1000; n++ {
+			err = more(a, n)
+		}
+		if !errors.Is(err, budget.ErrTooLarge) || n < 10 {
+			t.Errorf("%s: after %d got %v, want ErrTooLarge", name, n, err)
+		}
 	}
 }
