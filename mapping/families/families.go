@@ -9,6 +9,7 @@ package families
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/metadata"
+	"golang.org/x/time/rate"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
@@ -33,6 +35,16 @@ const (
 	maxText = 64 << 10 // help and unit together
 )
 
+// Bounds of what a Writer adds to the store, names included. What is known there already is free: the families of the largest
+// fleets have some megabytes.
+const (
+	burstBytes = 64 << 20 // at once
+	hourBytes  = 16 << 20 // in each hour besides
+)
+
+// ErrLimited marks metadata that is not stored because too much was new. It is repeated by its sender, and may be stored later.
+var ErrLimited = errors.New("too much new metadata")
+
 const (
 	// maxKnown bounds the families that a Writer knows, at some 40 bytes each.
 	maxKnown = 100_000
@@ -47,6 +59,8 @@ type Writer struct {
 	table string
 	seed  maphash.Seed
 
+	added *rate.Limiter
+
 	mu    sync.Mutex
 	known map[uint64]uint64 // by the hash of a family's name that of all that is in the store of it
 	since time.Time         // when known was empty
@@ -54,14 +68,14 @@ type Writer struct {
 
 // NewWriter returns a Writer for some tables.
 func NewWriter(tables catalog.Tables) *Writer {
-	return &Writer{table: tables.Own, seed: maphash.MakeSeed()}
+	return &Writer{table: tables.Own, seed: maphash.MakeSeed(), added: rate.NewLimiter(rate.Limit(hourBytes/time.Hour.Seconds()), burstBytes)}
 }
 
 // A Change is metadata that a batch holds.
 type Change struct{ name, all uint64 }
 
 // Put adds the metadata of a family to the batch, unless it is known to be in the store; changed says so. now is the clock
-// in milliseconds. Metadata that cannot be kept is mapping.ErrInvalid.
+// in milliseconds. Metadata that cannot be kept is mapping.ErrInvalid, or ErrLimited.
 func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, now int64) (c Change, changed bool, err error) {
 	if len(m.Family) == 0 || len(m.Family) > maxName || !utf8.Valid(m.Family) {
 		return c, false, fmt.Errorf("%w: metadata of family %.64q: the name must be UTF-8 and have 1 to %d bytes",
@@ -78,6 +92,9 @@ func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, now int64) (c Ch
 	value, err := json.Marshal(metadata.Metadata{Type: model.MetricType(m.Type), Help: string(m.Help), Unit: string(m.Unit)})
 	if err != nil {
 		return c, false, fmt.Errorf("metadata of family %.64q: %w", m.Family, err)
+	}
+	if !w.added.AllowN(time.UnixMilli(now), len(m.Family)+len(value)) {
+		return c, false, fmt.Errorf("%w: more than %d bytes at once, or %d in an hour", ErrLimited, burstBytes, hourBytes)
 	}
 	b.Put(w.table, rowKey(string(m.Family)), catalog.FamilyOwn, emptyQualifier, now, value)
 	w.forget(c) // it may be stored although that fails

@@ -1,6 +1,7 @@
 package families_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -196,5 +197,42 @@ func TestWriter_WritesAgainWhatMayHaveBeenReplaced(t *testing.T) {
 	write(t, st, w, now+2, first)
 	if got := list(t, families.Reader{Store: st, Tables: tables}, "", 0); !slices.Equal(got, []string{`a: gauge "first" ""`}) {
 		t.Errorf("got %q, want what was said last", got)
+	}
+}
+
+// A sender that says something else of each family all the time fills neither the store nor the memory of those who read it.
+func TestWriter_BoundsWhatIsNew(t *testing.T) {
+	w := families.NewWriter(catalog.DefaultTables())
+	const now = 1_795_253_864_620
+	help := bytes.Repeat([]byte("h"), 60<<10)
+	put := func(i int, at int64) (size int, err error) {
+		var b store.Batch
+		m := mapping.RequestMetadata{Type: "counter", Family: fmt.Append(nil, "family", i), Help: help}
+		c, changed, err := w.Put(&b, m, at)
+		if changed {
+			w.Keep([]families.Change{c})
+			size = len(b.At(0).Value)
+		}
+		return size, err
+	}
+	stored, refused := 0, 0
+	for i := range 5000 { // 300 MB
+		n, err := put(i, now)
+		stored += n
+		if err != nil {
+			if !errors.Is(err, families.ErrLimited) {
+				t.Fatal(err)
+			}
+			refused++
+		}
+	}
+	if stored > 64<<20 || stored < 32<<20 || refused == 0 {
+		t.Errorf("%d bytes were stored and %d families refused, want up to 64 MiB", stored, refused)
+	}
+	if n, err := put(0, now+1); n != 0 || err != nil {
+		t.Errorf("what is known costs %d bytes (%v), want none", n, err)
+	}
+	if n, err := put(4999, now+3600_000); n == 0 || err != nil {
+		t.Errorf("after an hour: %d bytes, %v, want it stored", n, err)
 	}
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/promtsd/promtsd/mapping"
@@ -18,9 +19,10 @@ type beside struct {
 	labels  []byte
 	changes []families.Change // metadata that the batch holds
 	invalid int               // metadata that cannot be kept
+	limited int               // metadata of which too much was new
 }
 
-func (b *beside) reset() { b.changes, b.invalid = b.changes[:0], 0 }
+func (b *beside) reset() { b.changes, b.invalid, b.limited = b.changes[:0], 0, 0 }
 
 // putBeside adds the exemplars of a request, whose series are found, and its metadata to the batch.
 func (a *Appender) putBeside(j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) {
@@ -34,6 +36,8 @@ func (a *Appender) putBeside(j *job, req *mapping.WriteRequest, t terms, result 
 	for _, m := range req.Metadata {
 		change, changed, err := a.meta.Put(&j.batch, m, t.now)
 		switch {
+		case errors.Is(err, families.ErrLimited):
+			j.beside.limited++
 		case err != nil:
 			j.beside.invalid++
 		case changed:
@@ -79,5 +83,8 @@ func (a *Appender) countBeside(j *job, result *mapping.WriteResult) {
 	}
 	if j.beside.invalid > 0 {
 		m.invalidMetadata.Add(float64(j.beside.invalid))
+	}
+	if j.beside.limited > 0 {
+		m.limitedMetadata.Add(float64(j.beside.limited))
 	}
 }

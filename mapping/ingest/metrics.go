@@ -10,6 +10,7 @@ type metrics struct {
 	refusedExemplars *prometheus.CounterVec
 	metadata         prometheus.Counter
 	invalidMetadata  prometheus.Counter
+	limitedMetadata  prometheus.Counter
 
 	repeats      prometheus.Counter
 	cells        prometheus.Counter
@@ -59,9 +60,11 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		refusedExemplars: refusedExemplars,
 		metadata:         counter("metadata_total", "Metric families of which metadata was stored because it was new."),
 		invalidMetadata:  counter("invalid_metadata_total", "Metadata of metric families that cannot be kept: no name, or too long."),
-		repeats:          counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
-		cells:            counter("cells_total", "Cells flushed into the data table."),
-		merged:           counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
+		limitedMetadata: counter("limited_metadata_total",
+			"Metadata of metric families that was not stored because too much was new; its sender repeats it."),
+		repeats: counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
+		cells:   counter("cells_total", "Cells flushed into the data table."),
+		merged:  counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
 		unreadable: counter("unreadable_rows_total",
 			"Rows of an ended hour whose cells were not made one, since one cannot be read; the log names them."),
 		flushes:      counter("flushes_total", "Batches flushed into the data table."),
