@@ -48,6 +48,8 @@ type WriteLimits struct {
 	// MaxInFlightBytes bounds the memory of all requests together, with their connections, and that of the bodies of reads and
 	// queries; more is 503, to be sent again. A request that is alone is always let in. Default 256 MiB.
 	MaxInFlightBytes int
+	// LeastTime is how long 16 KiB of the body of any request may take to come. Default 15 seconds.
+	LeastTime time.Duration
 }
 
 // ReadLimits bound remote read. Each zero means its default.
@@ -133,6 +135,9 @@ func New(c Config) (*Handler, error) {
 		if *limit.value < 1 || *limit.value > limit.largest {
 			return nil, fmt.Errorf("%s is %d, must be 1 to %d", limit.flag, *limit.value, limit.largest)
 		}
+	}
+	if c.Write.LeastTime == 0 {
+		c.Write.LeastTime = 15 * time.Second
 	}
 	if c.Read.WriteTimeout == 0 {
 		c.Read.WriteTimeout = time.Minute

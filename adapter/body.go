@@ -141,9 +141,10 @@ func (h *Handler) buffer(
 		held := lease{budget: &h.inFlight}
 		defer held.release()
 		body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
+		r = h.pace(w, r)
 		content, refused := body.read(r.Context(), nil, r)
 		if refused == nil {
-			r, content, refused = change(body, r.WithContext(r.Context()), content)
+			r, content, refused = change(body, r, content)
 		}
 		if refused != nil {
 			refused.send(w)

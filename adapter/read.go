@@ -43,7 +43,7 @@ func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 		answer = checkEncoding(r)
 	}
 	if answer == nil {
-		form, answer = h.read(r, out)
+		form, answer = h.read(h.pace(w, r), out)
 	}
 	out.end()
 	label := answer.label()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -86,5 +87,66 @@ func TestRead_BodiesThatTrickleHaveNoTurn(t *testing.T) {
 	s.awaitInFlight(t, 10*8<<10)
 	if got, err := s.read(t, formSamples, all()); err != nil || len(got) != 1 {
 		t.Errorf("got %q, error %v", got, err)
+	}
+}
+
+// A body that stops in the middle ends soon, and gives back what it holds; one that comes slowly, but does come, is taken. The
+// connection is good for the next request, however long that takes.
+func TestBodies_HaveALeastRate(t *testing.T) {
+	const least = 150 * time.Millisecond
+	s := newServer(t, func(c *adapter.Config) { c.Write.LeastTime = least })
+	for _, path := range []string{"/api/v1/write", "/api/v1/read"} {
+		conn := trickle(t, s, path)
+		if _, err := conn.Write(make([]byte, 100<<10)); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || response.StatusCode != 503 {
+			t.Errorf("%s: a body that stops: %v, %v; want 503", path, response, err)
+		}
+	}
+	for end := time.Now().Add(time.Minute); s.metric(t, "promtsd_write_in_flight_bytes") > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the memory is held for a minute")
+		}
+	}
+
+	body := block(t, oneV1())
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	for range 2 {
+		if _, err := fmt.Fprintf(conn, "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", typeV1, len(body)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(least / 3)
+		if _, err := conn.Write(body); err != nil {
+			t.Fatal(err)
+		}
+		if response, err := http.ReadResponse(answers, nil); err != nil || response.StatusCode != 204 {
+			t.Fatalf("a body that comes: %v, %v; want 204", response, err)
+		}
+		time.Sleep(2 * least)
+	}
+}
+
+// A handler that works for longer than a body may take is not ended by that.
+func TestBodies_TheirRateEndsWithThem(t *testing.T) {
+	const least = 50 * time.Millisecond
+	s := newServer(t, func(c *adapter.Config) { c.Write.LeastTime = least })
+	late := httptest.NewServer(s.handler.Buffer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(4 * least):
+		case <-r.Context().Done():
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})))
+	defer late.Close()
+	response, err := http.Post(late.URL, "text/plain", strings.NewReader("a body"))
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("got %v, %v; want 200", response, err)
 	}
 }

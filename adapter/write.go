@@ -57,7 +57,7 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 		answer = checkEncoding(r)
 	}
 	if answer == nil {
-		result, answer = h.write(r, version)
+		result, answer = h.write(h.pace(w, r), version)
 	}
 	if version == version2 {
 		// Senders of 1.0 do not expect these.
