@@ -230,7 +230,9 @@ func (h *Handler) Account(next http.Handler) http.Handler {
 			replyToRead(r.Context(), err).send(w)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(budget.NewContext(r.Context(), account)))
+		answer := h.paceAnswer(w)
+		next.ServeHTTP(answer, r.WithContext(budget.NewContext(r.Context(), account)))
+		answer.end()
 	})
 }
 

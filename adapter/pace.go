@@ -60,3 +60,50 @@ func (b *pacedBody) move() {
 	_ = b.control.SetReadDeadline(deadline)
 	b.got = 0
 }
+
+// pacedWriter has the client accept an answer in pieces, each within a time: who does not read holds what the answer is made of
+// no longer. Between pieces there is no deadline, for their making may take its time.
+type pacedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	bytes   int
+}
+
+func (h *Handler) paceAnswer(w http.ResponseWriter) *pacedWriter {
+	return &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: h.config.Read.WriteTimeout}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush is for streams of events.
+func (w *pacedWriter) Flush() {
+	_ = w.within(w.control.Flush)
+}
+
+func (w *pacedWriter) Write(p []byte) (written int, err error) {
+	for err == nil && written < len(p) {
+		err = w.within(func() error {
+			n, err := w.ResponseWriter.Write(p[written:min(len(p), written+writePiece)])
+			written += n
+			return err
+		})
+	}
+	w.bytes += written
+	return written, err
+}
+
+// within sends something. Writers that have no connection, as in tests, have no deadline either.
+func (w *pacedWriter) within(send func() error) error {
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
+	defer func() { _ = w.control.SetWriteDeadline(time.Time{}) }()
+	return send()
+}
+
+// end sends what the server still holds of an answer of some size. A small one it sends by itself, with its length.
+func (w *pacedWriter) end() {
+	if w.bytes > 2<<10 {
+		w.Flush()
+	}
+}

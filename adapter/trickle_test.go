@@ -3,6 +3,7 @@ package adapter_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/promtsd/promtsd/adapter"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // trickle opens a connection, and sends a request by it of whose body one byte comes.
@@ -148,5 +150,62 @@ func TestBodies_TheirRateEndsWithThem(t *testing.T) {
 	response, err := http.Post(late.URL, "text/plain", strings.NewReader("a body"))
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Errorf("got %v, %v; want 200", response, err)
+	}
+}
+
+// An answer that nobody reads ends, and gives back what it holds; one that takes long to make does not.
+func TestAnswers_ThatNobodyReadsEnd(t *testing.T) {
+	const timeout = 100 * time.Millisecond
+	memory, err := budget.New(budget.Config{Total: budget.MinTotal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, func(c *adapter.Config) { c.Read.WriteTimeout, c.Memory = timeout, memory })
+	failed := make(chan error, 1)
+	served := httptest.NewServer(s.handler.Account(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		piece := make([]byte, 1<<20)
+		if r.URL.Path == "/slow" {
+			time.Sleep(2 * timeout)
+			_, _ = w.Write(piece)
+			time.Sleep(2 * timeout)
+			_, _ = w.Write(piece)
+			return
+		}
+		for n := 0; n < 1<<10; n++ {
+			if _, err := w.Write(piece); err != nil {
+				failed <- err
+				return
+			}
+		}
+		failed <- nil
+	})))
+	defer served.Close()
+	for range 2 { // on one connection
+		response, err := served.Client().Get(served.URL + "/slow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if err != nil || n != 2<<20 {
+			t.Errorf("an answer that takes long to make: %d bytes, %v", n, err)
+		}
+		time.Sleep(2 * timeout)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(served.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-failed:
+		if err == nil {
+			t.Error("a gigabyte was written, and nobody read it")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the answer does not end")
 	}
 }
