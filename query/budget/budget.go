@@ -63,7 +63,7 @@ type Budget struct {
 	request        int64
 	requestFlag    string // that allows one request more
 	wait           time.Duration
-	maxWaiting     int // small ones, so that they leave half of their share to others
+	maxWaiting     int // small ones that hold something, so that they leave half of their share to others
 	refused        *prometheus.CounterVec
 
 	mu      sync.Mutex // guards what follows, and what accounts have of the budget
@@ -234,7 +234,7 @@ func (b *Budget) enter(a *Account) (*waiter, error) {
 		return nil, a.refused
 	case !b.before(a) && b.grant(a):
 		return nil, nil
-	case len(b.waiting) >= b.maxWaiting && a.reserved.Load() <= b.small:
+	case len(b.waiting) >= b.maxWaiting && a.reserved.Load() > 0 && a.reserved.Load() <= b.small:
 		b.refuse(a, b.busy(fmt.Sprintf("%d wait already", len(b.waiting))))
 		return nil, a.refused
 	}

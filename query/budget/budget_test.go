@@ -205,6 +205,37 @@ func TestTake_ThoseThatWaitForEachOtherDoNotWait(t *testing.T) {
 	})
 }
 
+// A request that holds nothing yet waits for its turn, however many wait: it keeps nothing from anybody.
+func TestTake_ThoseThatBeginWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(t, budget.Config{Total: 64 * mib, Wait: time.Minute})
+		large := b.Open()
+		mustTake(t, large, 56*mib)
+		var accounts []*budget.Account
+		for range 8 { // the share of the small ones
+			a := b.Open()
+			mustTake(t, a, mib)
+			accounts = append(accounts, a)
+		}
+		var waiting []<-chan error
+		for range 50 {
+			a := b.Open()
+			accounts = append(accounts, a)
+			waiting = append(waiting, takes(t, a, 1))
+			synctest.Wait()
+		}
+		large.Close()
+		for i, over := range waiting {
+			if err := <-over; err != nil {
+				t.Errorf("request %d: %v", i, err)
+			}
+		}
+		for _, a := range accounts {
+			a.Close()
+		}
+	})
+}
+
 func TestTake_SmallOnesGoOnWhileLargeOnesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(t, budget.Config{Total: 64 * mib, Wait: time.Minute})
