@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -52,12 +54,17 @@ OPTIONS /api/v1/status/tsdb
 PUT /api/v1/query
 `
 
+// timedOut is an answer as text, without what the engine was doing when the query's time was over: that is up to chance.
+func timedOut(answer any) string {
+	return regexp.MustCompile(`query timed out in [a-z ]+`).ReplaceAllString(fmt.Sprintf("%#v", answer), "query timed out")
+}
+
 // TestAPI_AnswersAsPrometheusDoes makes calls of promtsd and of a real Prometheus that was sent the same samples.
 func TestAPI_AnswersAsPrometheusDoes(t *testing.T) {
 	promtsd, prometheus := startBoth(t, "--web.trusted-origin=http://elsewhere.example")
 	for line := range strings.SplitSeq(strings.TrimSpace(parityCalls), "\n") {
 		got, want := grafanaCall(t, promtsd.URL(), line), grafanaCall(t, prometheus.URL(), line)
-		if !reflect.DeepEqual(got, want) {
+		if !reflect.DeepEqual(got, want) && timedOut(got) != timedOut(want) {
 			t.Errorf("%s\n got %v\nwant %v", line, got, want)
 		}
 	}
