@@ -64,27 +64,35 @@ func (b bodyReader) read(ctx context.Context, buf []byte, r *http.Request) ([]by
 	if b.take(cap(buf)) != nil {
 		buf = nil // a small one may do
 	}
-	buf = buf[:0]
+	buf, refused, err := b.readAll(buf[:0], r.Body, tooLarge)
+	if err != nil {
+		refused = replyToReadError(ctx, err)
+	}
+	return buf, refused
+}
+
+// readAll reads all that comes into the memory of buf, which is taken from the lease as far as it goes; more than the limit is
+// tooLarge. The error is that of from.
+func (b bodyReader) readAll(buf []byte, from io.Reader, tooLarge *reply) ([]byte, *reply, error) {
 	for {
 		if len(buf) == cap(buf) {
 			size := max(firstBytes, 2*cap(buf))
 			if refused := b.take(size - cap(buf)); refused != nil {
-				return buf, refused
+				return buf, refused, nil
 			}
 			grown := make([]byte, len(buf), size)
 			copy(grown, buf)
 			buf = grown
 		}
-		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		n, err := from.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if len(buf) > b.limit {
-			return buf, tooLarge
-		}
-		if errors.Is(err, io.EOF) {
-			return buf, nil
-		}
-		if err != nil {
-			return buf, replyToReadError(ctx, err)
+		switch {
+		case len(buf) > b.limit:
+			return buf, tooLarge, nil
+		case errors.Is(err, io.EOF):
+			return buf, nil, nil
+		case err != nil:
+			return buf, nil, err
 		}
 	}
 }

@@ -37,44 +37,30 @@ func (h *Handler) BufferOTLP(next http.Handler) http.Handler {
 		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 			memory = wire.OTLPJSONMemory
 		}
-		bytes, err := memory(content)
+		size, err := memory(content)
 		if err != nil {
 			refused := badRequest(err.Error())
 			return nil, nil, &refused
 		}
-		if most := maxOTLPMemory * int64(b.limit); bytes > most {
+		if most := maxOTLPMemory * int64(b.limit); size > most {
 			return nil, nil, &reply{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf(
 				"the body becomes %d bytes in memory, %d times %s allows %d: send fewer points at a time, or allow more",
-				bytes, maxOTLPMemory, b.flag, most)}
+				size, maxOTLPMemory, b.flag, most)}
 		}
-		return r, content, b.take(int(bytes))
+		return r, content, b.take(int(size))
 	})
 }
 
 // gunzip inflates what gzip has packed.
-func (b bodyReader) gunzip(packed []byte) ([]byte, *reply) {
+func (b bodyReader) gunzip(packed []byte) (content []byte, refused *reply) {
 	zr, err := gzip.NewReader(bytes.NewReader(packed))
-	var content []byte
-	for err == nil {
-		if len(content) == cap(content) {
-			size := max(firstBytes, 2*cap(content))
-			if refused := b.take(size - cap(content)); refused != nil {
-				return nil, refused
-			}
-			grown := make([]byte, len(content), size)
-			copy(grown, content)
-			content = grown
-		}
-		var n int
-		n, err = zr.Read(content[len(content):cap(content)])
-		if content = content[:len(content)+n]; len(content) > b.limit {
-			return nil, &reply{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf(
-				"the body inflates to more than the %d bytes that %s allows: send fewer points at a time, or allow more", b.limit, b.flag)}
-		}
+	if err == nil {
+		content, refused, err = b.readAll(nil, zr, &reply{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf(
+			"the body inflates to more than the %d bytes that %s allows: send fewer points at a time, or allow more", b.limit, b.flag)})
 	}
-	if !errors.Is(err, io.EOF) {
-		refused := badRequest(fmt.Sprintf("inflate the body: %v", err))
-		return nil, &refused
+	if err != nil && !errors.Is(err, io.EOF) {
+		bad := badRequest(fmt.Sprintf("inflate the body: %v", err))
+		return nil, &bad
 	}
-	return content, nil
+	return content, refused
 }
