@@ -61,6 +61,8 @@ func (b *pacedBody) move() {
 	b.got = 0
 }
 
+const writePiece = 1 << 20
+
 // pacedWriter has the client accept an answer in pieces, each within a time: who does not read holds what the answer is made of
 // no longer. Between pieces there is no deadline, for their making may take its time.
 type pacedWriter struct {

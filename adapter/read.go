@@ -37,7 +37,7 @@ func newReadBuffers(limits ReadLimits) *readBuffers {
 // serveRead answers a remote-read request.
 func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 	begin := h.config.Now()
-	form, out := "unknown", &responseWriter{w: w, timeout: h.config.Read.WriteTimeout}
+	form, out := "unknown", &responseWriter{w: h.paceAnswer(w)}
 	answer := h.admit(w, r)
 	if answer == nil {
 		answer = checkEncoding(r)
@@ -45,7 +45,7 @@ func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 	if answer == nil {
 		form, answer = h.read(h.pace(w, r), out)
 	}
-	out.end()
+	out.w.end()
 	label := answer.label()
 	switch {
 	case out.failed:
@@ -53,7 +53,7 @@ func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 	case out.began && answer.code != http.StatusOK && label != canceled:
 		label = aborted
 	}
-	h.metrics.readBytes.Add(float64(out.bytes))
+	h.metrics.readBytes.Add(float64(out.w.bytes))
 	h.metrics.readRequests.WithLabelValues(form, label).Inc()
 	h.metrics.readDuration.WithLabelValues(form).Observe(h.config.Now().Sub(begin).Seconds())
 	if label == aborted || label == "500" {
@@ -261,17 +261,13 @@ func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wi
 	return err
 }
 
-// A responseWriter writes the body of a successful answer, in pieces that the client must accept in time.
+// A responseWriter writes the body of a successful answer, which the client must accept in time.
 type responseWriter struct {
-	w       http.ResponseWriter
-	timeout time.Duration
-	header  func(http.Header) // called before the first byte
-	began   bool
-	failed  bool // the client did not take it
-	bytes   int
+	w      *pacedWriter
+	header func(http.Header) // called before the first byte
+	began  bool
+	failed bool // the client did not take it
 }
-
-const writePiece = 1 << 20
 
 func (o *responseWriter) Write(p []byte) (int, error) {
 	if !o.began {
@@ -281,28 +277,10 @@ func (o *responseWriter) Write(p []byte) (int, error) {
 		}
 		o.w.WriteHeader(http.StatusOK)
 	}
-	written := 0
-	for written < len(p) {
-		o.setDeadline(time.Now().Add(o.timeout))
-		n, err := o.w.Write(p[written:min(len(p), written+writePiece)])
-		written += n
-		o.bytes += n
-		if err != nil {
-			o.failed = true
-			return written, fmt.Errorf("send answer: %w", err)
-		}
+	n, err := o.w.Write(p)
+	if err != nil {
+		o.failed = true
+		return n, fmt.Errorf("send answer: %w", err)
 	}
-	return written, nil
-}
-
-// end takes back the deadline, which would otherwise be that of the next request on the connection.
-func (o *responseWriter) end() {
-	if o.began {
-		o.setDeadline(time.Time{})
-	}
-}
-
-func (o *responseWriter) setDeadline(t time.Time) {
-	// Writers that have no connection, as in tests, need no deadline either.
-	_ = http.NewResponseController(o.w).SetWriteDeadline(t)
+	return n, nil
 }
