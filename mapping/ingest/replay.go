@@ -28,8 +28,8 @@ type replayer struct {
 	samples  *atomic.Int64 // that were replayed
 }
 
-// replayed is the memory for one entry at a time.
-type replayed struct {
+// replayBuffers is the memory for one entry at a time.
+type replayBuffers struct {
 	req     mapping.WriteRequest
 	job     job
 	flat    []byte
@@ -39,9 +39,9 @@ type replayed struct {
 // Replay implements journal.Replayer.
 func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.Turn) error {
 	a := r.a
-	p, _ := r.requests.Get().(*replayed)
+	p, _ := r.requests.Get().(*replayBuffers)
 	if p == nil {
-		p = &replayed{}
+		p = &replayBuffers{}
 		if a.Hold.NewDecoder != nil {
 			p.decoder = a.Hold.NewDecoder()
 		}
@@ -88,7 +88,7 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.T
 }
 
 // decode takes the body of an entry apart.
-func (p *replayed) decode(e *journal.Entry) error {
+func (p *replayBuffers) decode(e *journal.Entry) error {
 	var err error
 	switch e.Form {
 	case mapping.FormFlat:

@@ -184,15 +184,15 @@ func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopte
 	rows.done.Of = int(last + 1 - min(max(from, a.stored), last+1))
 	progress(rows.sum())
 	report := time.Now()
-	several := rows.several(ctx, a.replayer)
-	defer several.wait()
+	running := rows.concurrent(ctx, a.replayer)
+	defer func() { _ = running.wait() }()
 	for row, err := range rows.scan(ctx, a.writer, from) {
 		if err != nil {
 			return rows.sum(), err
 		}
 		number := binary.BigEndian.Uint64(row.Key[8:])
 		if number >= a.stored {
-			if err := several.begin(row); err != nil {
+			if err := running.begin(row); err != nil {
 				return rows.sum(), err
 			}
 			a.stored = number + 1
@@ -203,15 +203,15 @@ func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopte
 			progress(rows.sum())
 		}
 		if a.replayer.Full() {
-			if err := several.wait(); err != nil {
+			if err := running.wait(); err != nil {
 				return rows.sum(), err
 			}
 			if err := a.checkpoint(ctx); err != nil {
 				return rows.sum(), err
 			}
-			several = rows.several(ctx, a.replayer)
+			running = rows.concurrent(ctx, a.replayer)
 		}
 	}
-	err = several.wait()
+	err = running.wait()
 	return rows.sum(), err
 }

@@ -65,8 +65,8 @@ func (r *rowReplay) sum() Adopted {
 	return r.done
 }
 
-// several replays several rows at a time.
-type several struct {
+// concurrentReplay replays several rows at a time.
+type concurrentReplay struct {
 	rows  *rowReplay
 	to    Replayer
 	ctx   context.Context // ends with the first error
@@ -75,8 +75,8 @@ type several struct {
 	last  <-chan struct{}     // closed when all rows so far are placed
 }
 
-func (r *rowReplay) several(ctx context.Context, to Replayer) *several {
-	s := &several{rows: r, to: to, room: semaphore.NewWeighted(replayedBytes)}
+func (r *rowReplay) concurrent(ctx context.Context, to Replayer) *concurrentReplay {
+	s := &concurrentReplay{rows: r, to: to, room: semaphore.NewWeighted(replayedBytes)}
 	s.group, s.ctx = errgroup.WithContext(ctx)
 	s.group.SetLimit(replayedAtOnce)
 	return s
@@ -84,7 +84,7 @@ func (r *rowReplay) several(ctx context.Context, to Replayer) *several {
 
 // begin begins to replay a row, which is only valid until it returns, after those that were given before. An error is of one of
 // these: no row after it is placed.
-func (s *several) begin(row store.Row) error {
+func (s *concurrentReplay) begin(row store.Row) error {
 	row = row.Clone()
 	size := int64(0)
 	for _, c := range row.Cells {
@@ -111,7 +111,7 @@ func (s *several) begin(row store.Row) error {
 }
 
 // wait waits until all rows are replayed.
-func (s *several) wait() error { return s.group.Wait() }
+func (s *concurrentReplay) wait() error { return s.group.Wait() }
 
 // replay hands an entry to the replayer. One that is at fault itself goes into quarantine.
 func (r *rowReplay) replay(ctx context.Context, row store.Row, to Replayer, turn *Turn) error {
