@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/store"
 )
 
 // crowd is a Replayer that notes how many entries, and bytes of them, it has at a time.
@@ -153,5 +156,50 @@ func TestAdopt_PlacesNothingAfterAFailure(t *testing.T) {
 		if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil || !slices.Equal(next.bodies, bodies) {
 			t.Errorf("the next adopter: %v, %v, replayed %q", ok, err, next.bodies)
 		}
+	}
+}
+
+// torn is a store whose scans of the journal fail after some rows.
+type torn struct {
+	store.Store
+	rows int
+}
+
+func (s torn) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.Row, error] {
+	return func(yield func(store.Row, error) bool) {
+		n := 0
+		for row, err := range s.Store.Scan(ctx, scan) {
+			if n++; scan.Table == journalTable && n > s.rows {
+				yield(store.Row{}, store.ErrUnavailable)
+				return
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// When a takeover has failed, nothing of it goes on: the store may be closed then.
+func TestAdopt_WaitsForAllWhenItFails(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	for i := range 40 {
+		write(t, w, fmt.Sprint("entry ", i))
+	}
+	r := &crowd{recorder: recorder{full: 3}}
+	var returned, late atomic.Bool
+	r.read = func(string) error {
+		time.Sleep(3 * time.Millisecond)
+		late.CompareAndSwap(false, returned.Load())
+		return nil
+	}
+	if ok, err := adopt(t, torn{st, 35}, leases(t, st)[0], r); ok || !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("adopt: %v, %v, want ErrUnavailable", ok, err)
+	}
+	returned.Store(true)
+	time.Sleep(20 * time.Millisecond)
+	if r.stored == 0 || late.Load() {
+		t.Errorf("after %d were stored it failed, and more were replayed after it had returned: %v", r.stored, late.Load())
 	}
 }
