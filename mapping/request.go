@@ -191,22 +191,22 @@ type Reason string
 
 // The reasons for which a sample is refused for good: sending it again cannot help.
 const (
-	ReasonInvalidLabels Reason = "invalid_labels"   // no metric name, a repeated label, bytes that are no UTF-8
-	ReasonLabelLimit    Reason = "label_limit"      // too many labels, or a name or value that is too long
-	ReasonTimestamp     Reason = "timestamp"        // before 1970, after 2106, or too far in the future
-	ReasonInfinity      Reason = "infinity"         // an infinite value, where the settings refuse those
-	ReasonUIDsExhausted Reason = "uids_exhausted"   // no UID left on the width that was chosen for the tables
-	ReasonNewNames      Reason = "new_names_limit"  // too many names were new; the series may be stored later
-	ReasonUIDDamaged    Reason = "uid_damaged"      // a cell of the UID table that the series needs cannot be read
-	ReasonHistogram     Reason = "histogram"        // a native histogram that contradicts itself, or is too large
-	ReasonMalformed     Reason = "malformed_series" // a series that contradicts the protocol
+	ReasonInvalidLabels Reason = "invalid_labels"      // no metric name, a repeated label, bytes that are no UTF-8
+	ReasonLabelLimit    Reason = "label_limit"         // too many labels, or a name or value that is too long
+	ReasonTimestamp     Reason = "timestamp"           // before 1970, after 2106, or too far in the future
+	ReasonInfinity      Reason = "infinity"            // an infinite value, where the settings refuse those
+	ReasonUIDsExhausted Reason = "uids_exhausted"      // no UID left on the width that was chosen for the tables
+	ReasonNewNames      Reason = "new_names_limit"     // too many names were new; the series may be stored later
+	ReasonActiveSeries  Reason = "active_series_limit" // too many series are active; it may be stored later
+	ReasonUIDDamaged    Reason = "uid_damaged"         // a cell of the UID table that the series needs cannot be read
+	ReasonHistogram     Reason = "histogram"           // a native histogram that contradicts itself, or is too large
+	ReasonMalformed     Reason = "malformed_series"    // a series that contradicts the protocol
 )
 
 // SampleReasons are all reasons for which samples and native histograms are refused.
 var SampleReasons = []Reason{
-	ReasonInvalidLabels, ReasonLabelLimit, ReasonTimestamp, ReasonInfinity, ReasonUIDsExhausted, ReasonNewNames, ReasonUIDDamaged,
-	ReasonHistogram,
-	ReasonMalformed,
+	ReasonInvalidLabels, ReasonLabelLimit, ReasonTimestamp, ReasonInfinity, ReasonUIDsExhausted, ReasonNewNames, ReasonActiveSeries,
+	ReasonUIDDamaged, ReasonHistogram, ReasonMalformed,
 }
 
 // WriteResult says what became of a WriteRequest.

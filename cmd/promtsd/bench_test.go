@@ -192,7 +192,7 @@ func BenchmarkWrite_Journal(b *testing.B) {
 			defer uids.Close()
 			a := ingest.New(ingest.Config{
 				Store: st, Settings: settings, UIDs: uids, CacheSize: 1 << 20, Now: time.Now, Alone: true,
-				Limits: ingest.Limits{Labels: 64, LabelName: 1024, LabelValue: 4096},
+				Limits: ingest.Limits{Active: 2_000_000, Labels: 64, LabelName: 1024, LabelValue: 4096},
 				Hold:   ingest.Hold{Time: 5 * time.Minute, MaxMemory: 512 << 20, Merge: true},
 			})
 			if err := a.Start(b.Context()); err != nil {

@@ -96,6 +96,8 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("write.max-label-name-bytes", "Length of a label name.").Default("1024").IntVar(&f.limits.LabelName)
 	cmd.Flag("write.max-label-value-bytes", "Length of a label value, and of a metric name.").
 		Default("8192").IntVar(&f.limits.LabelValue)
+	cmd.Flag("write.max-active-series", "Series that have samples within an hour, counted since the start. Past it series that have none yet "+
+		"are refused until others end, all others are stored. 0 is any number.").Default("2000000").IntVar(&f.limits.Active)
 	cmd.Flag("write.max-new-names-per-second", "Metric names, label names and label values that may get a new UID in a second. Series "+
 		"that need more are refused until later, all others are stored. Senders of whose series most are new have as many of their own. 0 is any number.").
 		Default("50000").IntVar(&f.newNames.PerSecond)
@@ -350,6 +352,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.concurrency < 1 || f.indexSeries < 0 || f.refresh != 0 && f.refresh < 100*time.Millisecond {
 		return errors.New("--query.concurrency must be 1 or more, --index.max-series 0 or more, --index.refresh 0 or 100ms or more")
+	}
+	if f.limits.Active < 0 {
+		return errors.New("--write.max-active-series must be 0 or more")
 	}
 	if f.newNames.PerSecond < 0 || f.newNames.PerHour < 0 {
 		return errors.New("--write.max-new-names-per-second and --write.max-new-names-per-hour must be 0 or more")

@@ -25,6 +25,7 @@ func memoryShares() []share {
 		{"write.max-in-flight-bytes", 8, 1},
 		{"write.max-memory", 14, 1},
 		{"write.cache-series", 14, 1 << 10},
+		{"write.max-active-series", 2, 72},
 		{"uid.cache-entries", 5, 300},
 		{"index.max-series", 14, 285},
 	}

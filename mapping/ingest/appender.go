@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 // Limits bound what a series may look like and how far ahead of the clock a sample may be.
 type Limits struct {
+	Active     int           // series with samples within the last hour, of the process; 0: any number
 	Labels     int           // labels of a series, its name included
 	LabelName  int           // bytes of a label's name
 	LabelValue int           // bytes of a label's value, and of a metric name
@@ -69,6 +71,7 @@ type Appender struct {
 	jobs    sync.Pool // *job
 	metrics metrics
 	ahead   *ahead
+	active  *activity
 	holder
 
 	toldDamage atomic.Int64 // when it was last logged, in seconds since 1970
@@ -89,6 +92,7 @@ func New(c Config) *Appender {
 		symbols: newSymbols(c.CacheSize)}
 	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Settings.Tables)
 	a.table, a.ahead = a.cache.table, new(ahead)
+	a.active = newActivity(c.Limits.Active, c.Logger)
 	a.jobs.New = func() any { return new(job) }
 	a.init(c.Now(), c.Settings.Schema)
 	a.metrics = newMetrics(c.Registerer, a)
@@ -123,7 +127,7 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 	}
 	switch {
 	case err != nil:
-	case len(req.Series) == 0:
+	case !slices.ContainsFunc(j.series, func(s *series) bool { return s != nil }):
 		err = a.applyIndex(ctx, j)
 	case a.Hold.Time > 0:
 		err = a.journaled(ctx, j, req, t, &result)
@@ -226,6 +230,7 @@ func (a *Appender) applied(j *job) {
 func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
 	j.numbers, j.epoch = a.symbols.number(j.numbers, req.Symbols)
 	found, _ := req.Finder.(*finder)
+	period := a.active.now()
 	var e *entry
 	for i := range req.Series {
 		if found != nil {
@@ -238,15 +243,21 @@ func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, 
 			j.series, j.seats = append(j.series, nil), append(j.seats, seatOf{})
 			continue
 		}
+		if !e.activeIn(period) && !a.active.admitEntry(e, period, t.replay) {
+			a.active.refuse(req, i, result)
+			j.series, j.seats = append(j.series, nil), append(j.seats, seatOf{})
+			continue
+		}
 		j.series, j.seats = append(j.series, e.series), append(j.seats, e.seat)
 	}
+	defer a.active.tell()
 	if found != nil {
 		found.Reset() // let go of series that the cache will drop
 	}
 	if len(j.missing) == 0 {
 		return nil
 	}
-	return a.resolve(ctx, j, req, t, result)
+	return a.resolve(ctx, j, req, t, period, result)
 }
 
 // findNext returns the entry of the series at a position, nil if there is none; before is the entry of the series before it.

@@ -54,10 +54,12 @@ type entry struct {
 	nameless bool // the series is, and need not be looked at to know
 }
 
-// The bits of an entry's state.
+// The bits of an entry's state. Above them stands the last period in which its series was noted as active.
 const (
 	entryUsed = 1 << iota // found since the hand last passed; not so when new, or series met once would drive out the others
 	entryGone             // no longer held
+
+	entryPeriod = iota // the lowest bit of the period
 )
 
 func newCache(limit int) *cache {
@@ -116,6 +118,15 @@ func (e *entry) touch() {
 	if e.state.Load()&entryUsed == 0 {
 		e.state.Or(entryUsed)
 	}
+}
+
+// activeIn says whether the series was noted as active in a period.
+func (e *entry) activeIn(period uint32) bool { return e.state.Load()>>entryPeriod == period }
+
+// setActive notes that it was.
+func (e *entry) setActive(period uint32) {
+	e.state.And(1<<entryPeriod - 1)
+	e.state.Or(period << entryPeriod)
 }
 
 // add puts a series in under some label bytes, which it keeps, and returns the one to use: another with the same TSUID if

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"time"
 
 	"github.com/promtsd/promtsd/mapping/journal"
 )
@@ -22,3 +23,15 @@ func (a *Appender) Abandon() {
 func (a *Appender) TakeOver(ctx context.Context, l journal.Lease, holder journal.ID) error {
 	return a.takeOver(ctx, l, holder)
 }
+
+// SetElapsed has the Appender tell time, for which series are active, by a clock of the test's.
+func (a *Appender) SetElapsed(elapsed func() time.Duration) { a.active.elapsed = elapsed }
+
+// Activity is an activity by itself.
+type Activity struct{ *activity }
+
+// NewActivity returns one for so many series.
+func NewActivity(most int) Activity { return Activity{newActivity(most, nil)} }
+
+// Admit notes a series.
+func (a Activity) Admit(tsuid string) bool { return a.admit(tsuid, a.now(), false) }

@@ -49,6 +49,13 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		_, bytes := a.cache.size()
 		return float64(bytes)
 	})
+	gauge("active_series", "Series with samples within the last hour, where --write.max-active-series bounds them.", func() float64 {
+		if a.active == nil {
+			return 0
+		}
+		return float64(a.active.count.Load())
+	})
+	gauge("active_series_limit", "What --write.max-active-series allows.", func() float64 { return float64(a.Limits.Active) })
 	gauge("replay_entries_left", "Entries of the journal that is being replayed which are still to be.", a.entriesLeft)
 	gauge("held_bytes", "Memory of samples that are in the journal and not yet in the data table.",
 		func() float64 { return float64(a.table.held.Load()) })

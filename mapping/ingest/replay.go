@@ -54,7 +54,7 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.T
 		return err
 	}
 	p.req.NeedMetricName = e.NeedMetricName
-	t := terms{now: e.Arrived, latest: e.Latest, limits: Limits{
+	t := terms{now: e.Arrived, latest: e.Latest, replay: true, limits: Limits{
 		Labels: e.MaxLabels, LabelName: e.MaxLabelName, LabelValue: e.MaxLabelValue, RefuseInfinities: e.RefuseInfinities,
 	}}
 	if !r.single {

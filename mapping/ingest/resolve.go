@@ -30,7 +30,7 @@ type draft struct {
 // resolve makes the series that the cache does not hold: labels are parsed and checked, the UIDs of all their names
 // looked up or assigned together.
 func (a *Appender) resolve(
-	ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult,
+	ctx context.Context, j *job, req *mapping.WriteRequest, t terms, period uint32, result *mapping.WriteResult,
 ) error {
 	names := nameList{at: make(map[uid.Name]int)}
 	var drafts []draft
@@ -48,7 +48,10 @@ func (a *Appender) resolve(
 		drafts = append(drafts, newDraft(position, ls, len(labels), &names))
 	}
 	assign := a.UIDs.Assign
-	if len(j.missing) > len(req.Series)/2 {
+	switch {
+	case a.active.full() && !t.replay:
+		assign = a.UIDs.Find // series that are active have UIDs
+	case len(j.missing) > len(req.Series)/2:
 		assign = a.UIDs.AssignNewcomer
 	}
 	uids, err := assign(ctx, names.list)
@@ -59,25 +62,23 @@ func (a *Appender) resolve(
 	for _, d := range drafts {
 		rs := req.Series[d.position]
 		hash := maphash.Bytes(a.cache.seed, d.sorted)
-		s := made[string(d.sorted)]
+		s, err := made[string(d.sorted)], error(nil)
 		if s == nil {
 			s = a.cache.get(hash, d.sorted)
 		}
-		if s == nil {
-			if s, err = a.build(d, uids, j.nextSeat(a.table)); err != nil {
-				err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err)
-				reason := mapping.ReasonInvalidLabels
-				switch {
-				case errors.Is(err, uid.ErrExhausted):
-					reason = mapping.ReasonUIDsExhausted
-				case errors.Is(err, uid.ErrLimited):
-					reason = mapping.ReasonNewNames
-				case errors.Is(err, mapping.ErrCorrupt):
-					reason = mapping.ReasonUIDDamaged
-				}
-				result.Refuse(reason, req.SamplesOf(d.position), err)
+		unknown := s == nil
+		if unknown {
+			if s, err = a.build(d, uids, j.nextSeat(a.table)); err != nil && !errors.Is(err, uid.ErrUnassigned) {
+				result.Refuse(reasonOf(err), req.SamplesOf(d.position),
+					fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err))
 				continue
 			}
+		}
+		if err != nil || !a.active.admit(s.tsuid, period, t.replay) {
+			a.active.refuse(req, d.position, result)
+			continue
+		}
+		if unknown {
 			if rs.RefsFrom == rs.RefsTo {
 				s = a.cache.add(hash, keys.keep(d.sorted), s)
 			}
@@ -89,6 +90,20 @@ func (a *Appender) resolve(
 		made[string(d.sorted)], j.series[d.position] = s, s
 	}
 	return nil
+}
+
+// reasonOf says why a series cannot be built.
+func reasonOf(err error) mapping.Reason {
+	switch {
+	case errors.Is(err, uid.ErrExhausted):
+		return mapping.ReasonUIDsExhausted
+	case errors.Is(err, uid.ErrLimited):
+		return mapping.ReasonNewNames
+	case errors.Is(err, mapping.ErrCorrupt):
+		return mapping.ReasonUIDDamaged
+	default:
+		return mapping.ReasonInvalidLabels
+	}
 }
 
 // nameList collects names, each once.

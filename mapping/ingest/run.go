@@ -273,6 +273,7 @@ func (a *Appender) replayOrphans(ctx context.Context) error {
 func (a *Appender) apart() *Appender {
 	c := a.Config
 	c.Registerer = nil
+	c.Limits.Active = 0 // what another was sent is active there
 	c.CacheSize /= 4
 	c.Hold.MaxMemory /= 2 // from half of it on it stores early
 	other := New(c)

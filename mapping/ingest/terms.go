@@ -13,6 +13,7 @@ type terms struct {
 	limits Limits
 	now    int64 // when the request came, in milliseconds since 1970; the clock may have stepped back since
 	latest int64 // samples after this time are refused
+	replay bool  // of a journal: its series were admitted
 }
 
 func newTerms(l Limits, now int64) terms {

@@ -18,8 +18,8 @@ type claim struct {
 	result Result      // set once settled
 	flight *flight
 
-	newcomer bool // who asked first is one, see Limits
-	written  bool // the id's reverse cell may have been written
+	by      claimant // who asked first
+	written bool     // the id's reverse cell may have been written
 }
 
 // settled tells whether the claim has come to its end, good or bad.
@@ -42,15 +42,20 @@ type flight struct {
 //
 // Names may point into memory that is used again as soon as Assign has returned.
 func (r *Registry) Assign(ctx context.Context, names []Name) ([]Result, error) {
-	return r.assign(ctx, names, false)
+	return r.assign(ctx, names, known)
 }
 
 // AssignNewcomer is Assign for a newcomer, see Limits.
 func (r *Registry) AssignNewcomer(ctx context.Context, names []Name) ([]Result, error) {
-	return r.assign(ctx, names, true)
+	return r.assign(ctx, names, newcomer)
 }
 
-func (r *Registry) assign(ctx context.Context, names []Name, newcomer bool) ([]Result, error) {
+// Find is Assign without making UIDs: the result of a name that has none is ErrUnassigned.
+func (r *Registry) Find(ctx context.Context, names []Name) ([]Result, error) {
+	return r.assign(ctx, names, finder)
+}
+
+func (r *Registry) assign(ctx context.Context, names []Name, by claimant) ([]Result, error) {
 	results := make([]Result, len(names))
 	var misses []int
 	for i, n := range names {
@@ -66,7 +71,7 @@ func (r *Registry) assign(ctx context.Context, names []Name, newcomer bool) ([]R
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("assign UIDs: %w", err)
 	}
-	claims, err := r.claim(ctx, names, newcomer, misses, results)
+	claims, err := r.claim(ctx, names, by, misses, results)
 	if err != nil {
 		return nil, fmt.Errorf("assign UIDs: %w", err)
 	}
@@ -90,7 +95,7 @@ func (r *Registry) assign(ctx context.Context, names []Name, newcomer bool) ([]R
 // claim returns the claim of each missing name: one that is pending already, or a new one, and starts a flight for the
 // new. A name that cannot be stored has none, and its result is filled in.
 func (r *Registry) claim(
-	ctx context.Context, names []Name, newcomer bool, misses []int, results []Result,
+	ctx context.Context, names []Name, by claimant, misses []int, results []Result,
 ) ([]*claim, error) {
 	claims := make([]*claim, len(misses))
 	for i, at := range misses {
@@ -101,7 +106,7 @@ func (r *Registry) claim(
 			results[at].Err = err
 			continue
 		}
-		claims[i] = &claim{key: nameKey{n.Text, n.Kind}, stored: stored, newcomer: newcomer}
+		claims[i] = &claim{key: nameKey{n.Text, n.Kind}, stored: stored, by: by}
 	}
 
 	select {

@@ -13,6 +13,18 @@ import (
 // ErrLimited marks a name that got no UID because of Limits. A later attempt may get one.
 var ErrLimited = errors.New("too many new names")
 
+// ErrUnassigned marks a name that has no UID where none is to be made.
+var ErrUnassigned = errors.New("no UID")
+
+// claimant is who wants the UID of a name.
+type claimant uint8
+
+const (
+	known    claimant = iota // a sender of whose series most are known
+	newcomer                 // one of whose series most are new, see Limits
+	finder                   // one who gets no new UID
+)
+
 // Limits bound how fast names use up UIDs, which are never given back: one sender that puts a random value into a label takes all
 // tagv UIDs of three bytes within minutes. A name that has a UID is not concerned. Newcomers, which are senders of whose series most
 // are new, have a share of their own, as large as that of all others: a flood of them stops no sender that was there before.
@@ -61,8 +73,12 @@ func (r *Registry) admit(claims []*claim) {
 		if c.id != 0 || r.exhausted[k].Load() {
 			continue
 		}
+		if c.by == finder {
+			c.result.Err = fmt.Errorf("%s name %.100q: %w", k, c.key.text, ErrUnassigned)
+			continue
+		}
 		share, err := r.others, error(nil)
-		if c.newcomer {
+		if c.by == newcomer {
 			share = r.newcomers
 			if r.fill[k].Load() >= 100-reservePercent {
 				err = fmt.Errorf("%w: the last %d %% of the %s UIDs are kept for senders of whose series most are known",

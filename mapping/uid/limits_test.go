@@ -67,6 +67,17 @@ func TestLimits_OfNewNames(t *testing.T) {
 }
 
 // The last UIDs are kept for senders that were there before, and the log tells in time.
+// Who only looks takes nothing of the limits.
+func TestFind_MakesNoUIDs(t *testing.T) {
+	r := newRegistry(t, config(newFake()))
+	names := numbered(tagv, 2)
+	assign(t, r, names[0])
+	results, err := r.Find(t.Context(), names)
+	if err != nil || results[0].UID != 1 || !errors.Is(results[1].Err, uid.ErrUnassigned) {
+		t.Errorf("got %v, %v, want a UID for the name that has one alone", results, err)
+	}
+}
+
 func TestLimits_TheLastUIDsAreNotForNewcomers(t *testing.T) {
 	var log bytes.Buffer
 	c := config(newFake())
