@@ -110,6 +110,8 @@ type Account struct {
 	// Under the budget's lock.
 	age     uint64 // position among all accounts
 	waits   int    // Takes that wait
+	large   func() error // see OnLarge; nil: none
+	again   *Account     // of the request begun again; closed with this one
 	refused error  // what a Take that waited ended with: those that follow do the same, and the request ends
 	closed  bool
 }
@@ -123,6 +125,30 @@ func (b *Budget) Open() *Account {
 	defer b.mu.Unlock()
 	b.begun++
 	return &Account{b: b, age: b.begun}
+}
+
+// OnLarge has f called before the account takes for the first time more than what a small request holds. Its error ends the
+// request. f must not wait, nor use the budget.
+func (a *Account) OnLarge(f func() error) {
+	if a == nil {
+		return
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	a.large = f
+}
+
+// Again returns an account for the same request, which begins again: all that this one has is given back. It is closed with
+// this one.
+func (a *Account) Again() *Account {
+	if a == nil {
+		return nil
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	a.close()
+	a.again = &Account{b: a.b, age: a.age}
+	return a.again
 }
 
 // Take takes n bytes. Where the budget has them not, it waits; the error is ErrTooLarge, ErrBusy, or the context's.
@@ -164,6 +190,12 @@ func (a *Account) Close() {
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
+	for ; a != nil; a = a.again {
+		a.close()
+	}
+}
+
+func (a *Account) close() {
 	a.b.move(a, -a.reserved.Load())
 	a.closed = true
 	a.b.serve()
@@ -176,6 +208,9 @@ func (a *Account) lack() int64 {
 	used := a.used.Load()
 	return max(used, min(roundUp(used), a.b.request)) - a.reserved.Load()
 }
+
+// isSmall says whether an account that gets what it lacks holds little.
+func (b *Budget) isSmall(a *Account) bool { return a.reserved.Load()+a.lack() <= b.small }
 
 // move moves bytes of the budget to an account.
 func (b *Budget) move(a *Account, n int64) {
@@ -190,7 +225,7 @@ func (b *Budget) move(a *Account, n int64) {
 func (b *Budget) grant(a *Account) bool {
 	n := a.lack()
 	limit := b.general
-	if a.reserved.Load()+n <= b.small {
+	if b.isSmall(a) {
 		limit = b.total
 	}
 	if n > 0 && b.held+n > limit {
@@ -232,6 +267,15 @@ func (b *Budget) enter(a *Account) (*waiter, error) {
 		b.refuse(a, fmt.Errorf("%w: more than the %d bytes that one may have; ask for less, or raise %s",
 			ErrTooLarge, b.request, b.requestFlag))
 		return nil, a.refused
+	case a.large != nil && !b.isSmall(a):
+		f := a.large
+		a.large = nil
+		if err := f(); err != nil {
+			a.refused = err
+			return nil, err
+		}
+	}
+	switch {
 	case !b.before(a) && b.grant(a):
 		return nil, nil
 	case len(b.waiting) >= b.maxWaiting && a.reserved.Load() > 0 && a.reserved.Load() <= b.small:
@@ -255,7 +299,7 @@ func (b *Budget) enter(a *Account) (*waiter, error) {
 
 // before says whether an older account waits for what this one would take.
 func (b *Budget) before(a *Account) bool {
-	return a.reserved.Load()+a.lack() > b.small && len(b.waiting) > 0 && b.waiting[0].account.age < a.age
+	return !b.isSmall(a) && len(b.waiting) > 0 && b.waiting[0].account.age < a.age
 }
 
 // leave ends a waiter and refuses its account, unless it is over already. No error says that it has waited too long.
@@ -303,7 +347,7 @@ func (b *Budget) end(w *waiter, err error) {
 func (b *Budget) serve() {
 	large := false // an older one waits for the general part
 	for _, w := range slices.Clone(b.waiting) {
-		small := w.account.reserved.Load()+w.account.lack() <= b.small
+		small := b.isSmall(w.account)
 		if (small || !large) && b.grant(w.account) {
 			b.end(w, nil)
 		} else {

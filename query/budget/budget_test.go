@@ -364,3 +364,31 @@ func BenchmarkTake(b *testing.B) {
 		}
 	}
 }
+
+// Who holds more than a small request may is told before, may end there, and may begin again as old as it was.
+func TestAccount_TellsBeforeItIsLarge(t *testing.T) {
+	b := newBudget(t, budget.Config{Total: 64 * mib})
+	a := b.Open()
+	told, begin := 0, errors.New("begin again")
+	a.OnLarge(func() error { told++; return begin })
+	mustTake(t, a, mib)
+	if told != 0 {
+		t.Error("it is large with what a small one may hold")
+	}
+	for range 2 {
+		if err := a.Take(t.Context(), 1); !errors.Is(err, begin) {
+			t.Errorf("got %v", err)
+		}
+	}
+	again := a.Again()
+	if held := b.Held(); held != 0 || told != 1 {
+		t.Errorf("%d bytes are held, told %d times", held, told)
+	}
+	again.OnLarge(func() error { told++; return nil })
+	mustTake(t, again, 3*mib)
+	mustTake(t, again, 3*mib)
+	if told != 2 {
+		t.Errorf("told %d times", told)
+	}
+	a.Close() // closes the other, too
+}
