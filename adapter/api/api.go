@@ -24,9 +24,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
-	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
-	"github.com/promtsd/promtsd/store"
 )
 
 // defaultSubqueryStep is the step of subqueries that name none: Prometheus's default evaluation interval.
@@ -82,6 +80,7 @@ type Config struct {
 type Handler struct {
 	config Config
 	engine *promql.Engine
+	gate   gate // of its queries
 	parse  parser.Parser
 	router *route.Router // the module's
 	otlp   http.Handler  // nil: not served
@@ -140,13 +139,14 @@ func New(c Config) (*Handler, error) {
 	known := enabled.registry(c)
 	parse := bounds.Parser{Parser: parser.NewParser(enabled.parser()), MaxBytes: c.MaxQueryBytes}
 	h := &Handler{config: c, start: c.Now(), parse: parse, router: route.New(), told: rate.Sometimes{Interval: tellEvery}}
+	h.gate = newGate(c.MaxConcurrency)
 	h.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:             c.Logger,
 		Reg:                c.Registerer,
 		Timeout:            c.Timeout,
 		MaxSamples:         c.MaxSamples,
 		LookbackDelta:      c.LookbackDelta,
-		ActiveQueryTracker: make(gate, c.MaxConcurrency),
+		ActiveQueryTracker: h.gate,
 		// What Prometheus has always on.
 		EnableAtModifier:         true,
 		EnableNegativeOffset:     true,
@@ -170,10 +170,10 @@ func (h *Handler) Close() error { return h.engine.Close() }
 func (h *Handler) newAPI(known features.Collector) *v1.API {
 	nobody := absent{}
 	return v1.NewAPI(
-		boundedEngine{promstore.Engine{QueryEngine: h.engine}, h.config.MaxSubquerySteps},
-		h.config.Queryable,
+		boundedEngine{promstore.Engine{QueryEngine: h.engine}, h.gate, h.config.MaxSubquerySteps, h.config.Timeout},
+		notingQueryable{h.config.Queryable},
 		nil, nil, // appenders: remote write and OTLP are served elsewhere
-		h.config.Exemplars,
+		notingExemplars{h.config.Exemplars},
 		func(context.Context) v1.ScrapePoolsRetriever { return nobody },
 		targetsOf,
 		func(context.Context) v1.AlertmanagerRetriever { return nobody },
@@ -197,7 +197,7 @@ func (h *Handler) newAPI(known features.Collector) *v1.API {
 		nil,        // the default statistics of queries
 		false, nil, // remote write
 		false, false, false, false, h.config.LookbackDelta, false, false, // OTLP
-		errorCode,
+		nil, // which status an error has: see failureWriter
 		known,
 		v1.OpenAPIOptions{IncludePaths: []string{"/not served"}}, // its description of the API, which is wrong here
 		h.parse,
@@ -207,21 +207,15 @@ func (h *Handler) newAPI(known features.Collector) *v1.API {
 // anyOrigin is Prometheus's default. Browsers send no credentials along.
 var anyOrigin = regexp.MustCompile("^(?s:.*)$")
 
-// errorCode chooses the status where the module's choice says too little: what may pass is 503, to be tried again. The
-// module does not export the type N of its own classes of errors.
-func errorCode[N any](_ N, err error) (code int, override bool) {
-	for _, mayPass := range []error{budget.ErrBusy, store.ErrUnavailable, store.ErrClosed, context.DeadlineExceeded} {
-		if errors.Is(err, mayPass) {
-			return http.StatusServiceUnavailable, true
-		}
-	}
-	return 0, false
-}
-
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, ok := strings.CutPrefix(r.URL.Path, Prefix)
 	serve := http.HandlerFunc(h.router.ServeHTTP)
+	if path != "notifications/live" && path != "otlp/v1/metrics" {
+		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	switch {
 	case !ok || !h.served(path):
 		serve = notFound
@@ -232,8 +226,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serve = h.serveMetadata
 	case path == "otlp/v1/metrics":
 		serve = h.otlp.ServeHTTP
-	default: // the module's handlers do it themselves
+	case path == "notifications/live": // for as long as the client stays
 		serve(w, r)
+		return
+	default: // the module's handlers set the headers for foreign origins themselves
+		withFailures(serve)(w, r)
 		return
 	}
 	httputil.SetCORS(w, h.config.Origins, r)
@@ -274,13 +271,4 @@ func respond(w http.ResponseWriter, code int, answer v1.Response) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(body)
-}
-
-// respondError answers as the module does when it cannot execute a query.
-func respondError(w http.ResponseWriter, err error) {
-	code, ok := errorCode(0, err)
-	if !ok {
-		code = http.StatusUnprocessableEntity
-	}
-	respond(w, code, v1.Response{Status: "error", ErrorType: "execution", Error: err.Error()})
 }

@@ -33,7 +33,6 @@ import (
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
-	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -162,73 +161,6 @@ func TestHandler_ServesNothingElse(t *testing.T) {
 	}
 	if got := do(h, "POST", "/api/v1/status/tsdb", ""); got.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST status/tsdb: got %d", got.Code)
-	}
-}
-
-// failing is a Queryable whose Selects fail.
-type failing struct{ err error }
-
-func (f failing) SelectWindows(
-	context.Context, int64, int64, *query.Windows, []*labels.Matcher,
-) (query.SeriesSet, error) {
-	return nil, f.err
-}
-
-func (f failing) Series(context.Context, int64, int64, int, []*labels.Matcher) (query.SeriesSet, error) {
-	return nil, f.err
-}
-
-func (f failing) LabelNames(context.Context, int64, int64, int, []*labels.Matcher) ([]string, error) {
-	return nil, f.err
-}
-
-func (f failing) LabelValues(context.Context, string, int64, int64, int, []*labels.Matcher) ([]string, error) {
-	return nil, f.err
-}
-
-func (f failing) Cardinality(context.Context, int64, int64, int) (query.Cardinality, error) {
-	return query.Cardinality{}, f.err
-}
-
-func (f failing) Exemplars(context.Context, int64, int64, ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
-	return nil, f.err
-}
-
-func (f failing) Metadata(context.Context, string, int, func(string, metadata.Metadata) error) error {
-	return f.err
-}
-
-func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{fmt.Errorf("read: %w", store.ErrUnavailable), http.StatusServiceUnavailable},
-		{store.ErrClosed, http.StatusServiceUnavailable},
-		{fmt.Errorf("read: %w", budget.ErrBusy), http.StatusServiceUnavailable},
-		{budget.ErrTooLarge, http.StatusUnprocessableEntity},
-		{context.DeadlineExceeded, http.StatusServiceUnavailable},
-		{query.ErrLimit, http.StatusUnprocessableEntity},
-		{store.ErrCorrupt, http.StatusUnprocessableEntity},
-	} {
-		h := newHandler(t, func(config *api.Config) {
-			config.Queryable = promstore.New(promstore.Config{Querier: failing{c.err}})
-			config.Exemplars = promstore.ExemplarQueryable{Source: failing{c.err}}
-			config.Metadata, config.Cardinality = failing{c.err}, failing{c.err}
-		})
-		for _, path := range []string{
-			"query?query=up", "series?match[]=up", "labels", "label/a/values", "status/tsdb", "query_exemplars?query=up", "metadata",
-			"metadata?metric=up", "targets/metadata",
-		} {
-			got := do(h, "GET", "/api/v1/"+path, "")
-			text := c.err.Error()
-			if c.err == context.DeadlineExceeded && path == "query?query=up" {
-				text = `"errorType":"timeout","error":"query timed out in query execution"`
-			}
-			if got.Code != c.want || !strings.Contains(got.Body.String(), text) {
-				t.Errorf("%v, %s: got %d %s, want %d", c.err, path, got.Code, got.Body, c.want)
-			}
-		}
 	}
 }
 

@@ -47,13 +47,12 @@ func (h *Handler) Federate(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	latest, warnings, err := h.latest(r.Context(), selectors)
+	ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
+	defer cancel()
+	latest, warnings, err := h.latest(ctx, selectors)
 	if err != nil {
-		code, ok := errorCode(0, err)
-		switch {
-		case errors.Is(err, query.ErrLimit), errors.Is(err, budget.ErrTooLarge):
-			code = http.StatusUnprocessableEntity
-		case !ok:
+		code, _, mayPass := failureOf(err)
+		if !mayPass && !errors.Is(err, query.ErrLimit) && !errors.Is(err, budget.ErrTooLarge) {
 			code = http.StatusInternalServerError
 		}
 		http.Error(w, err.Error(), code)

@@ -2,28 +2,108 @@ package api
 
 import (
 	"context"
-	"fmt"
+	"errors"
+
+	"github.com/promtsd/promtsd/query/budget"
 )
 
-// gate bounds the queries that run at a time. It is a promql.QueryTracker; Prometheus's own also writes them to a
-// file, to log after a crash what ran.
-type gate chan struct{}
+// gate bounds the queries that run at a time. Some of its places are for small queries only, so that those are answered while
+// large ones run, and wait for memory:
+//
+//	| any query               | small |
+//	|<- 3/4 ----------------->|<-1/4->|
+//
+// That a query is large is known beforehand (queryCost), or when it has taken more memory than a small one may. Then it goes
+// on if there is a place for large ones; else it gives up its place and its memory, and begins again when there is.
+//
+// gate is a promql.QueryTracker, so that the engine's metrics tell of the time in its queue. A query waits when it is executed,
+// and not when it is parsed, which is bounded by itself.
+type gate struct {
+	places chan struct{}
+	large  chan struct{} // those of them that large queries may have
+}
 
-// GetMaxConcurrent is how many there may be.
-func (g gate) GetMaxConcurrent() int { return cap(g) }
+func newGate(places int) gate {
+	return gate{make(chan struct{}, places), make(chan struct{}, max(1, places-max(1, places/4)))}
+}
 
-// Insert waits for a place.
-func (g gate) Insert(ctx context.Context, _ string) (int, error) {
+// errBeginAgain ends a query that turned out to be large when there was no place for large ones.
+var errBeginAgain = errors.New("the query is large, and waits for others")
+
+// turn is a query's stay in a gate.
+type turn struct {
+	gate    gate
+	account *budget.Account
+	bytes   int64 // that it takes before it begins
+	isLarge bool
+	entered bool
+}
+
+type turnKey struct{}
+
+// enter waits for a place.
+func (t *turn) enter(ctx context.Context) error {
+	if t.isLarge {
+		select {
+		case t.gate.large <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	select {
-	case g <- struct{}{}:
-		return 0, nil
+	case t.gate.places <- struct{}{}:
+		t.entered = true
+		return nil
 	case <-ctx.Done():
-		return 0, fmt.Errorf("wait for other queries, --query.max-concurrency allows %d: %w", cap(g), ctx.Err())
+		if t.isLarge {
+			<-t.gate.large
+		}
+		return ctx.Err()
 	}
 }
 
-// Delete gives a place back.
-func (g gate) Delete(int) { <-g }
+// becomeLarge says that the query in it is large. errBeginAgain says that it has to leave, and enter again.
+func (t *turn) becomeLarge() error {
+	if t.isLarge {
+		return nil
+	}
+	select {
+	case t.gate.large <- struct{}{}:
+		t.isLarge = true
+		return nil
+	default:
+		return errBeginAgain
+	}
+}
+
+// leave gives the place back.
+func (t *turn) leave() {
+	if !t.entered {
+		return
+	}
+	if <-t.gate.places; t.isLarge {
+		<-t.gate.large
+	}
+	t.entered = false
+}
+
+// GetMaxConcurrent is how many queries there may be.
+func (g gate) GetMaxConcurrent() int { return cap(g.places) }
+
+// Insert waits for a place for the query whose turn is in the context; boundedQuery gives it back.
+func (g gate) Insert(ctx context.Context, _ string) (int, error) {
+	t, ok := ctx.Value(turnKey{}).(*turn)
+	if !ok {
+		return 0, nil // it is parsed
+	}
+	if err := t.enter(ctx); err != nil {
+		return 0, timeError(err, "query queue")
+	}
+	return 0, t.account.Take(ctx, t.bytes)
+}
+
+// Delete does nothing.
+func (g gate) Delete(int) {}
 
 // Close does nothing.
 func (g gate) Close() error { return nil }

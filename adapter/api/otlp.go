@@ -22,7 +22,7 @@ const maxOTLP = 8
 // status is chosen here if the samples could not be committed. The module (v0.315.0) loses the error of Commit and
 // says 200; and OTLP exporters try again after 503, but not after its 500.
 func newOTLP(c Config) http.Handler {
-	places := make(gate, maxOTLP)
+	places := make(chan struct{}, maxOTLP)
 	handler := remote.NewOTLPWriteHandler(c.Logger, c.Registerer, notingAppendable{c.OTLP}, emptyConfig,
 		remote.OTLPOptions{LookbackDelta: c.LookbackDelta})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func newOTLP(c Config) http.Handler {
 		case <-r.Context().Done():
 			return
 		}
-		defer places.Delete(0)
+		defer func() { <-places }()
 		var commit error
 		ctx := context.WithValue(r.Context(), commitKey{}, &commit)
 		handler.ServeHTTP(&commitWriter{w, &commit}, r.WithContext(ctx))

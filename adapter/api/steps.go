@@ -20,33 +20,39 @@ import (
 // points of one series.
 type boundedEngine struct {
 	promql.QueryEngine
+	gate     gate
 	maxSteps int
+	timeout  time.Duration // the engine's
 }
 
-// pointsPerStep says how many points the functions over subqueries may look at in each series, for each step that all
-// subqueries may have. A hundred million take a second, and some functions twenty times as long.
-const pointsPerStep = 100
+const (
+	// pointsPerStep says how many points the functions over subqueries may look at in each series, for each step that all
+	// subqueries may have. A hundred million take a second, and some functions twenty times as long.
+	pointsPerStep = 100
+
+	// largeWork is from how many evaluations of parts of an expression and points of subqueries on a query is large: the first
+	// take some tenths of a second, without any memory.
+	largeWork = 1_000_000
+)
 
 func (e boundedEngine) NewInstantQuery(
 	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, ts time.Time,
 ) (promql.Query, error) {
-	query, err := e.QueryEngine.NewInstantQuery(ctx, q, opts, text, ts)
-	return e.judge(ctx, query, err)
+	return e.judge(func() (promql.Query, error) { return e.QueryEngine.NewInstantQuery(ctx, q, opts, text, ts) })
 }
 
 func (e boundedEngine) NewRangeQuery(
 	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, start, end time.Time, step time.Duration,
 ) (promql.Query, error) {
-	query, err := e.QueryEngine.NewRangeQuery(ctx, q, opts, text, start, end, step)
-	return e.judge(ctx, query, err)
+	return e.judge(func() (promql.Query, error) {
+		return e.QueryEngine.NewRangeQuery(ctx, q, opts, text, start, end, step)
+	})
 }
 
-// judge has a query that costs too much, or waited for its turn until its time was over, end with an error as soon as it is
-// executed: so the answer is 422, or 503, as for the module's own limits. An error of NewQuery is always answered 400.
-func (e boundedEngine) judge(ctx context.Context, query promql.Query, err error) (promql.Query, error) {
-	if ctx.Err() != nil {
-		return refusedQuery{err: timeError(ctx.Err(), "query queue")}, nil
-	}
+// judge makes a query. One that costs too much ends with an error as soon as it is executed: so the answer is 422, as for the
+// module's own limits. An error of NewQuery is always answered 400.
+func (e boundedEngine) judge(create func() (promql.Query, error)) (promql.Query, error) {
+	query, err := create()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +60,7 @@ func (e boundedEngine) judge(ctx context.Context, query promql.Query, err error)
 	if !ok {
 		return query, nil
 	}
-	var c subqueryCost
+	var c queryCost
 	c.add(stmt.Expr, evaluation{span: float64(stmt.End.Sub(stmt.Start)), interval: float64(stmt.Interval)})
 	switch {
 	case c.steps > float64(e.maxSteps):
@@ -64,7 +70,7 @@ func (e boundedEngine) judge(ctx context.Context, query promql.Query, err error)
 		err = fmt.Errorf("%w: functions over its subqueries look at %.3g points of each series, --query.max-subquery-steps=%d "+
 			"allows %.3g: ask for fewer steps", bounds.ErrTooComplex, c.points, e.maxSteps, float64(e.maxSteps)*pointsPerStep)
 	default:
-		return boundedQuery{query, int64(c.steps) * stepBytes}, nil
+		return &boundedQuery{query, e, create, int64(c.steps) * stepBytes, c.evaluations+c.points > largeWork}, nil
 	}
 	return refusedQuery{err: err}, nil
 }
@@ -78,24 +84,47 @@ type refusedQuery struct {
 func (q refusedQuery) Exec(context.Context) *promql.Result { return &promql.Result{Err: q.err} }
 func (q refusedQuery) Close()                              {}
 
-// boundedQuery is a query whose memory is taken from its account: what the engine makes of series that are read, whoever reads
-// them takes; so that here its subqueries are left, which need no series, and the answer. It names the end of its time as
-// Prometheus does, wherever it was met: in the store it is an error of the store's.
+// boundedQuery is a query that has a place in the gate while it runs, and whose memory is taken from its account: what the engine
+// makes of series that are read, whoever reads them takes; so that here its subqueries are left, which need no series, and the
+// answer. It names the end of its time as Prometheus does, wherever it was met: in the store it is an error of the store's.
 type boundedQuery struct {
 	promql.Query
-	bytes int64 // of its subqueries
+	engine  boundedEngine
+	create  func() (promql.Query, error) // makes it anew
+	bytes   int64                        // of its subqueries
+	isLarge bool
 }
 
-func (q boundedQuery) Exec(ctx context.Context) *promql.Result {
+func (q *boundedQuery) Exec(ctx context.Context) *promql.Result {
+	ctx, cancel := context.WithTimeout(ctx, q.engine.timeout) // of all tries
+	defer cancel()
 	account := budget.From(ctx)
-	if err := account.Take(ctx, q.bytes); err != nil {
+	result := q.try(ctx, account)
+	if !errors.Is(result.Err, errBeginAgain) {
+		return result
+	}
+	q.Close()
+	again, err := q.create()
+	if err != nil {
 		return &promql.Result{Err: err}
 	}
-	result := q.Query.Exec(ctx)
+	q.Query, q.isLarge = again, true
+	account = account.Again()
+	return q.try(budget.NewContext(ctx, account), account)
+}
+
+// try executes the query when it is its turn.
+func (q *boundedQuery) try(ctx context.Context, account *budget.Account) *promql.Result {
+	t := &turn{gate: q.engine.gate, isLarge: q.isLarge, account: account, bytes: q.bytes}
+	defer t.leave()
+	account.OnLarge(t.becomeLarge)
+	result := q.Query.Exec(context.WithValue(ctx, turnKey{}, t))
+	account.OnLarge(nil) // what comes now needs no place
+	t.leave()
 	if result.Err == nil {
 		result.Err = account.Take(ctx, answerBytes(result.Value))
 	}
-	result.Err = timeError(result.Err, "query execution")
+	result.Err = note(ctx, timeError(result.Err, "query execution"))
 	return result
 }
 
@@ -123,15 +152,17 @@ func (e evaluation) steps() float64 {
 	return math.Floor(e.span/e.interval) + 1
 }
 
-// subqueryCost sums up what the subqueries of an expression cost.
-type subqueryCost struct {
-	steps  float64 // evaluations of what is inside
-	points float64 // that the functions over them look at in one series
+// queryCost sums up what an expression costs that has one series, its subqueries above all.
+type queryCost struct {
+	steps       float64 // evaluations of what is inside
+	points      float64 // that the functions over them look at in one series
+	evaluations float64 // of all parts of the expression
 }
 
 // add counts an expression, as the engine evaluates it: a subquery over all times at which what is around it is evaluated, and
 // its range before them.
-func (c *subqueryCost) add(node parser.Node, at evaluation) {
+func (c *queryCost) add(node parser.Node, at evaluation) {
+	c.evaluations += at.steps()
 	switch n := node.(type) {
 	case *parser.StepInvariantExpr:
 		at.span = 0

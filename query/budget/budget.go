@@ -108,11 +108,11 @@ type Account struct {
 	reserved atomic.Int64 // what it has of the budget; written under the budget's lock
 
 	// Under the budget's lock.
-	age     uint64 // position among all accounts
-	waits   int    // Takes that wait
+	age     uint64       // position among all accounts
+	waits   int          // Takes that wait
 	large   func() error // see OnLarge; nil: none
 	again   *Account     // of the request begun again; closed with this one
-	refused error  // what a Take that waited ended with: those that follow do the same, and the request ends
+	refused error        // what a Take that waited ended with: those that follow do the same, and the request ends
 	closed  bool
 }
 

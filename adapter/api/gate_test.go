@@ -1,0 +1,98 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/budget"
+	"github.com/promtsd/promtsd/query/promstore"
+)
+
+// lasting is a Querier of nothing. Queries of the metric "large" take some memory, and then last until they may end.
+type lasting struct {
+	failing
+	tried  *atomic.Int32 // that began
+	have   *atomic.Int32 // that have their memory
+	mayEnd chan struct{}
+}
+
+func (l lasting) SelectWindows(
+	ctx context.Context, _, _ int64, _ *query.Windows, ms []*labels.Matcher,
+) (query.SeriesSet, error) {
+	if ms[len(ms)-1].Value == "large" {
+		l.tried.Add(1)
+		if err := budget.From(ctx).Take(ctx, 2<<20); err != nil {
+			return nil, err
+		}
+		l.have.Add(1)
+		select {
+		case <-l.mayEnd:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return emptySet{}, nil
+}
+
+type emptySet struct{ query.SeriesSet }
+
+func (emptySet) Next() bool        { return false }
+func (emptySet) Err() error        { return nil }
+func (emptySet) Warnings() []error { return nil }
+func (emptySet) Close()            {}
+
+// Large queries run as far as there are places for them, wait without any place or memory, and are all answered; small ones
+// are answered meanwhile.
+func TestHandler_AnswersSmallQueriesBesideLargeOnes(t *testing.T) {
+	source := lasting{tried: new(atomic.Int32), have: new(atomic.Int32), mayEnd: make(chan struct{})}
+	h := newHandler(t, func(c *api.Config) {
+		c.Queryable, c.MaxConcurrency = promstore.New(promstore.Config{Querier: source}), 20
+	})
+	b, err := budget.New(budget.Config{Total: 128 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(query string) *httptest.ResponseRecorder {
+		account := b.Open()
+		defer account.Close()
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(budget.NewContext(t.Context(), account), "GET", "/api/v1/query?"+query, nil)
+		h.ServeHTTP(w, r)
+		return w
+	}
+	var wg sync.WaitGroup
+	codes := make(chan int, 40)
+	for i := range 40 {
+		wg.Go(func() { codes <- ask(fmt.Sprintf("query=large&time=%d", i)).Code })
+	}
+	for last := int32(-1); source.tried.Load() != last; time.Sleep(200 * time.Millisecond) {
+		last = source.tried.Load() // until all wait for something
+	}
+	if got := ask("query=small&timeout=10s"); got.Code != http.StatusOK {
+		t.Errorf("a small query: got %d %s", got.Code, got.Body)
+	}
+	if have, held := source.have.Load(), b.Held(); have != 15 || held != 15*2<<20 {
+		t.Errorf("%d large ones run, and all hold %d bytes, want 15 with 2 MiB each", have, held)
+	}
+	close(source.mayEnd)
+	wg.Wait()
+	close(codes)
+	for code := range codes {
+		if code != http.StatusOK {
+			t.Errorf("a large query: got %d", code)
+		}
+	}
+	if held := b.Held(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
