@@ -155,9 +155,9 @@ func (c *Client) inTurn(ctx context.Context, region *Region, request *rpc.Reques
 // why, makes the next one ask where the region is.
 const suspect = time.Second
 
-// failed takes the failure of an attempt. When it returns no error the request is to be repeated as the verdict says,
-// for which it has made the pause already.
-func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
+// failed takes the failure of an attempt. When it returns no error the request is to be repeated as the decision
+// says, for which it has made the pause already.
+func (a *attempt) failed(ctx context.Context, err error) (decision, error) {
 	if a.tried++; a.tried == 1 {
 		a.since = time.Now()
 		a.cause.Store(nil)
@@ -165,36 +165,36 @@ func (a *attempt) failed(ctx context.Context, err error) (verdict, error) {
 	if ctx.Err() == nil {
 		a.cause.Store(&err)
 	}
-	v := judge(err, a.tried, rand.Float64())
-	a.maybe = a.maybe || v.maybe && a.writes
-	if v.step == giveUp || v.step == split && !a.splits {
-		return v, a.final(v.class, err)
+	d := decide(err, a.tried, rand.Float64())
+	a.maybe = a.maybe || d.maybe && a.writes
+	if d.action == giveUp || d.action == splitBatch && !a.splits {
+		return d, a.final(d.class, err)
 	}
 	if ctx.Err() != nil {
 		impatient := errors.Is(ctx.Err(), context.Canceled) && time.Since(a.placed) < suspect
-		if v.step == relocate && a.region != nil && !impatient {
+		if d.action == relocate && a.region != nil && !impatient {
 			a.region.invalid.Store(true) // too late for this request; the next one shall not wait for the same server
 		}
-		return v, a.final(ErrUnavailable, a.because(context.Cause(ctx), err))
+		return d, a.final(ErrUnavailable, a.because(context.Cause(ctx), err))
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= v.pause {
-		return v, a.final(ErrUnavailable, a.because(context.DeadlineExceeded, err))
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.pause {
+		return d, a.final(ErrUnavailable, a.because(context.DeadlineExceeded, err))
 	}
-	a.c.cfg.Observer.Retry(a.verb, v.reason)
+	a.c.cfg.Observer.Retry(a.verb, d.reason)
 	a.c.teller.tell(a.verb, a.table, a.since, err)
-	a.relocate(v, err)
-	if err := a.c.sleep(ctx, v.pause); err != nil {
+	a.relocate(d, err)
+	if err := a.c.sleep(ctx, d.pause); err != nil {
 		if errors.Is(err, ErrClosed) {
-			return v, a.final(ErrClosed, nil)
+			return d, a.final(ErrClosed, nil)
 		}
-		return v, a.final(ErrUnavailable, a.because(err, err))
+		return d, a.final(ErrUnavailable, a.because(err, err))
 	}
-	return v, nil
+	return d, nil
 }
 
 // relocate makes the next attempt look the region up again, or go where the server said it went.
-func (a *attempt) relocate(v verdict, err error) {
-	if v.step != relocate || a.region == nil {
+func (a *attempt) relocate(d decision, err error) {
+	if d.action != relocate || a.region == nil {
 		return
 	}
 	a.region.invalid.Store(true)

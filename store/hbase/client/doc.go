@@ -25,11 +25,12 @@
 // # Layers
 //
 // A verb (Batch, Get, Scan, Increment, CheckAndPut, the admin calls) asks the locator for a region, the pool for a
-// connection to its server, and judge what to do about an error:
+// connection to its server, and decide (retry.go, by the
+// table of exceptions.go) what to do about an error:
 //
 //	verbs -> locator -> registry (ZooKeeper, or the servers themselves)
 //	      -> pool    -> rpc.Conn -> wire
-//	      -> judge
+//	      -> decide
 //
 // All methods of Client may be called by many goroutines at once.
 package client

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (c *Client) await(ctx context.Context, a *attempt, id uint64) error {
 		case result.State == wire.ProcedureFinished && result.Exception == nil:
 			return nil
 		case result.State == wire.ProcedureFinished:
-			return a.final(classOf(result.Exception), result.Exception)
+			return a.final(cmp.Or(policyOf(result.Exception).err, ErrRejected), result.Exception)
 		case result.State == wire.ProcedureNotFound:
 			if unknown++; unknown >= lostAfter {
 				return a.final(ErrUnavailable, errLost)

@@ -26,19 +26,19 @@ func newOutcome(answer []byte, actions int) outcome {
 }
 
 // next moves to the next action, whose Index is one that was asked for.
-func (o *outcome) next() bool { return o.Next() && o.judge() }
+func (o *outcome) next() bool { return o.Next() && o.check() }
 
 // nextFailure moves to the next action that has failed.
-func (o *outcome) nextFailure() bool { return o.NextFailure() && o.judge() }
+func (o *outcome) nextFailure() bool { return o.NextFailure() && o.check() }
 
-func (o *outcome) judge() bool {
+func (o *outcome) check() bool {
 	e := o.Exception
 	switch {
 	case e != nil && o.Index == wire.WholeRegion:
 		o.whole = e
 	case o.Index < 0 || o.Index >= o.actions:
 		o.whole = fmt.Errorf("%w: answer to action %d of %d", wire.ErrMalformed, o.Index, o.actions)
-	case o.again():
+	case o.duplicate():
 		o.whole = fmt.Errorf("%w: two answers to action %d of %d", wire.ErrMalformed, o.Index, o.actions)
 	case e != nil && (o.worst == nil || worse(e, o.worst)):
 		o.worst = e
@@ -46,8 +46,8 @@ func (o *outcome) judge() bool {
 	return o.whole == nil
 }
 
-// again tells whether the action was met before: then another one has no answer.
-func (o *outcome) again() bool {
+// duplicate tells whether the action was met before: then another one has no answer.
+func (o *outcome) duplicate() bool {
 	if o.met == nil {
 		o.met = make([]bool, o.actions)
 	}
@@ -76,10 +76,10 @@ func (o *outcome) end() (whole bool, err error) {
 // worse orders exceptions by how far back they throw us: an action that can never succeed ends all of them.
 func worse(a, b *wire.Exception) bool {
 	rank := func(e *wire.Exception) int {
-		switch judge(e, 1, 0).step {
+		switch policyOf(e).action {
 		case giveUp:
 			return 3
-		case split:
+		case splitBatch:
 			return 2
 		case relocate:
 			return 1

@@ -77,12 +77,12 @@ func (c *Client) deliver(ctx context.Context, table string, filled *Region, blk 
 		if apart, ok := errors.AsType[*errApart](err); ok {
 			return apart.err
 		}
-		v, final := a.failed(ctx, err)
+		decision, final := a.failed(ctx, err)
 		if final != nil {
 			a.row = nil
 			return final
 		}
-		if v.step == split {
+		if decision.action == splitBatch {
 			return c.deliverHalves(ctx, a, blk, err)
 		}
 	}

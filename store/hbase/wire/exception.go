@@ -9,8 +9,8 @@ type Exception struct {
 	// Host and Port say where the region went (RegionMovedException only), or are empty and 0.
 	Host string
 	Port uint16
-	// DoNotRetry is the server's word that repeating is of no use. It is only sent for whole calls; see Remedy for what
-	// to make of it.
+	// DoNotRetry is the server's word that repeating is of no use. It is only sent for whole calls; what to make
+	// of it is the client's business.
 	DoNotRetry bool
 	// Overloaded asks for a longer pause (2.5.3 and later).
 	Overloaded bool

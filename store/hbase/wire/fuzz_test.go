@@ -121,7 +121,6 @@ func FuzzMulti(f *testing.F) {
 				entries++
 			}
 			if all.Exception != nil {
-				_ = all.Exception.Remedy()
 				_, _ = all.Exception.MovedTo()
 				_ = all.Exception.ThrottledFor()
 			}

@@ -181,41 +181,6 @@ func TestRegex_BytesAreChars(t *testing.T) {
 	}
 }
 
-func TestException_Remedy(t *testing.T) {
-	const hbase = "org.apache.hadoop.hbase."
-	for _, test := range []struct {
-		exception wire.Exception
-		want      wire.Remedy
-	}{
-		{wire.Exception{Class: hbase + "NotServingRegionException"}, wire.Relocate},
-		{wire.Exception{Class: hbase + "exceptions.RegionMovedException"}, wire.Relocate},
-		{wire.Exception{Class: hbase + "exceptions.RegionOpeningException"}, wire.Backoff},
-		{wire.Exception{Class: hbase + "regionserver.WrongRegionException", DoNotRetry: true}, wire.Relocate},
-		{wire.Exception{Class: hbase + "regionserver.RegionServerStoppedException", DoNotRetry: true},
-			wire.RelocateServer},
-		{wire.Exception{Class: hbase + "RegionTooBusyException"}, wire.Backoff},
-		{wire.Exception{Class: hbase + "RegionTooBusyException", Overloaded: true}, wire.BackoffOverloaded},
-		{wire.Exception{Class: hbase + "CallQueueTooBigException"}, wire.BackoffOverloaded},
-		{wire.Exception{Class: hbase + "MultiActionResultTooLarge"}, wire.RetryNow},
-		{wire.Exception{Class: hbase + "UnknownScannerException", DoNotRetry: true}, wire.ReopenScanner},
-		{wire.Exception{Class: hbase + "exceptions.RequestTooBigException", DoNotRetry: true}, wire.SplitBatch},
-		{wire.Exception{Class: hbase + "PleaseHoldException"}, wire.FindMaster},
-		{wire.Exception{Class: hbase + "ipc.FailedServerException"}, wire.Reconnect},
-		{wire.Exception{Class: hbase + "TableNotFoundException", DoNotRetry: true}, wire.Fatal},
-		{wire.Exception{Class: hbase + "exceptions.FailedSanityCheckException", DoNotRetry: true}, wire.Fatal},
-		{wire.Exception{Class: hbase + "exceptions.FailedSanityCheckException", DoNotRetry: true,
-			Message: "Requested row out of range for batchMutate on HRegion"}, wire.Relocate},
-		{wire.Exception{Class: "java.lang.IllegalArgumentException"}, wire.Fatal},
-		{wire.Exception{Class: "com.example.IllegalArgumentException"}, wire.Relocate},
-		{wire.Exception{Class: "java.io.IOException"}, wire.Relocate},
-		{wire.Exception{Class: "java.io.IOException", DoNotRetry: true}, wire.Fatal},
-	} {
-		if got := test.exception.Remedy(); got != test.want {
-			t.Errorf("%+v: got %v, want %v", test.exception, got, test.want)
-		}
-	}
-}
-
 func TestException_MovedTo(t *testing.T) {
 	text := "Region moved to: hostname=rs2.example port=16020 startCode=1795263250270. As of locationSeqNum=12."
 	want := wire.ServerName{Host: "rs2.example", Port: 16020, StartCode: 1795263250270}

@@ -11,26 +11,26 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
-func TestJudge(t *testing.T) {
+func TestDecide(t *testing.T) {
 	server := func(class string) error {
 		return &rpc.Error{Sent: true, Err: &wire.Exception{Class: "org.apache.hadoop.hbase." + class}}
 	}
 	broken := errors.New("connection reset by peer")
 	for _, test := range []struct {
-		err   error
-		tried int
-		step  step
-		class error
-		maybe bool
+		err    error
+		tried  int
+		action action
+		class  error
+		maybe  bool
 	}{
 		{server("NotServingRegionException"), 1, relocate, nil, false},
-		{server("exceptions.RegionOpeningException"), 1, again, nil, false},
-		{server("RegionTooBusyException"), 1, again, nil, false},
-		{server("CallQueueTooBigException"), 1, again, nil, false},
-		{server("ipc.CallTimeoutException"), 1, again, nil, true},
-		{server("MultiActionResultTooLarge"), 1, again, nil, false},
-		{server("UnknownScannerException"), 1, reopen, nil, false},
-		{server("exceptions.RequestTooBigException"), 1, split, ErrTooLarge, false},
+		{server("exceptions.RegionOpeningException"), 1, retry, nil, false},
+		{server("RegionTooBusyException"), 1, retry, nil, false},
+		{server("CallQueueTooBigException"), 1, retry, nil, false},
+		{server("ipc.CallTimeoutException"), 1, retry, nil, true},
+		{server("MultiActionResultTooLarge"), 1, retry, nil, false},
+		{server("UnknownScannerException"), 1, reopenScanner, nil, false},
+		{server("exceptions.RequestTooBigException"), 1, splitBatch, ErrTooLarge, false},
 		{server("TableNotFoundException"), 1, giveUp, ErrNoTable, false},
 		{server("regionserver.NoSuchColumnFamilyException"), 1, giveUp, ErrNoFamily, false},
 		{server("TableNotEnabledException"), 1, giveUp, ErrTableDisabled, false},
@@ -52,16 +52,16 @@ func TestJudge(t *testing.T) {
 		{&lookupError{errNoRegions}, 1, relocate, nil, false},
 		{errUnassigned, 1, relocate, nil, false},
 		{ErrClosed, 1, giveUp, ErrClosed, false},
-		{context.DeadlineExceeded, 1, again, nil, false},
+		{context.DeadlineExceeded, 1, retry, nil, false},
 		{fmt.Errorf("scan: %w", wire.ErrMalformed), 1, relocate, nil, true},
 		{fmt.Errorf("scan: %w", wire.ErrMalformed), unreadable, giveUp, ErrUnavailable, true},
 	} {
-		v := judge(test.err, test.tried, 0.5)
-		if v.step != test.step || v.class != test.class || v.maybe != test.maybe {
-			t.Errorf("%v, tried %d: got step %d, class %v, maybe %t, want %d, %v, %t",
-				test.err, test.tried, v.step, v.class, v.maybe, test.step, test.class, test.maybe)
+		d := decide(test.err, test.tried, 0.5)
+		if d.action != test.action || d.class != test.class || d.maybe != test.maybe {
+			t.Errorf("%v, tried %d: got action %d, class %v, maybe %t, want %d, %v, %t",
+				test.err, test.tried, d.action, d.class, d.maybe, test.action, test.class, test.maybe)
 		}
-		if v.reason == "" {
+		if d.reason == "" {
 			t.Errorf("%v: no reason", test.err)
 		}
 	}
