@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/time/rate"
 
+	"github.com/promtsd/promtsd/adapter/fair"
 	"github.com/promtsd/promtsd/adapter/wire"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/query"
@@ -46,7 +47,8 @@ type WriteLimits struct {
 	// apart into may have four times as many bytes each. Default 32 MiB.
 	MaxBodyBytes int
 	// MaxInFlightBytes bounds the memory of all requests together, with their connections, and that of the bodies of reads and
-	// queries; more is 503, to be sent again. A request that is alone is always let in. Default 256 MiB.
+	// queries; more is 503, to be sent again. Those of one client have three times what is free at most. A request that is alone is
+	// always let in. Default 256 MiB.
 	MaxInFlightBytes int
 	// LeastTime is how long 16 KiB of the body of any request may take to come. Default 15 seconds.
 	LeastTime time.Duration
@@ -54,7 +56,8 @@ type WriteLimits struct {
 
 // ReadLimits bound remote read. Each zero means its default.
 type ReadLimits struct {
-	// MaxConcurrent is the number of requests that run at a time; others wait. Default 10.
+	// MaxConcurrent is the number of requests that run at a time; others wait. Those of one client are three times what is free at
+	// most. Default 10.
 	MaxConcurrent int
 	// MaxRequestBytes bounds a request, as it is sent (more is 413) and inflated (more is 400). Default 4 MiB.
 	MaxRequestBytes int
@@ -106,8 +109,8 @@ type Handler struct {
 	writes   sync.Pool // *writeBuffers
 	inFlight bodyBudget
 
-	reads     chan struct{} // holds one entry for each read that runs
-	responses sync.Pool     // *readBuffers
+	reads     *fair.Places // of reads that run
+	responses sync.Pool    // *readBuffers
 	told      rate.Sometimes
 }
 
@@ -145,9 +148,9 @@ func New(c Config) (*Handler, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	h := &Handler{config: c, mux: http.NewServeMux(), reads: make(chan struct{}, c.Read.MaxConcurrent)}
+	h := &Handler{config: c, mux: http.NewServeMux(), reads: fair.NewPlaces(c.Read.MaxConcurrent)}
 	h.told.Interval = tellEvery
-	h.inFlight.max = int64(c.Write.MaxInFlightBytes)
+	h.inFlight.max, h.inFlight.held = int64(c.Write.MaxInFlightBytes), make(map[string]int64)
 	h.blocks.New = func() any { return new([]byte) }
 	h.writes.New = func() any {
 		b := &writeBuffers{decoder: wire.Decoder{MaxBytes: 4 * c.Write.MaxBodyBytes}}
@@ -231,7 +234,8 @@ func (h *Handler) Account(next http.Handler) http.Handler {
 			return
 		}
 		answer := h.paceAnswer(w)
-		next.ServeHTTP(answer, r.WithContext(budget.NewContext(r.Context(), account)))
+		ctx := mapping.WithSender(budget.NewContext(r.Context(), account), fair.Client(r.RemoteAddr))
+		next.ServeHTTP(answer, r.WithContext(ctx))
 		answer.end()
 	})
 }

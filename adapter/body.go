@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/promtsd/promtsd/adapter/wire"
+	"github.com/promtsd/promtsd/mapping"
 )
 
 // checkEncoding answers a request whose body is not compressed as the protocols say. Senders may leave the header out.
@@ -47,7 +48,7 @@ func (b bodyReader) take(n int) *reply {
 // overloaded is the answer where there is no memory left.
 func (b bodyReader) overloaded() *reply {
 	return &reply{code: http.StatusServiceUnavailable, retryAfter: retryOverload, text: fmt.Sprintf(
-		"overloaded: the requests under way hold %d bytes, %s allows %d: send again, or allow more",
+		"overloaded: the requests under way hold %d bytes, %s allows %d, and a client three times what is free: send again, or allow more",
 		b.lease.budget.bytes(), flagMaxInFlightBytes, b.lease.budget.max)}
 }
 
@@ -146,9 +147,9 @@ func (h *Handler) buffer(
 			next.ServeHTTP(w, r)
 			return
 		}
-		held := lease{budget: &h.inFlight}
+		held := h.inFlight.lease(r)
 		defer held.release()
-		body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
+		body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: held}
 		r = h.pace(w, r)
 		content, refused := body.read(r.Context(), nil, r)
 		if refused == nil {
@@ -159,6 +160,6 @@ func (h *Handler) buffer(
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(content))
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(mapping.WithSender(r.Context(), held.client)))
 	})
 }

@@ -1,13 +1,19 @@
 package adapter
 
-import "sync"
+import (
+	"net/http"
+	"sync"
 
-// A bodyBudget bounds bytes that the bodies of many requests hold together.
+	"github.com/promtsd/promtsd/adapter/fair"
+)
+
+// A bodyBudget bounds bytes that the bodies of many requests hold together, and how many of them those of one client hold, see fair.
 type bodyBudget struct {
 	max int64
 
-	mu   sync.Mutex // guards used
+	mu   sync.Mutex // guards what follows
 	used int64
+	held map[string]int64 // by client
 }
 
 // bytes is what is held now.
@@ -17,23 +23,28 @@ func (b *bodyBudget) bytes() int64 {
 	return b.used
 }
 
+// lease is for one request, and empty at first.
+func (b *bodyBudget) lease(r *http.Request) *lease {
+	return &lease{budget: b, client: fair.Client(r.RemoteAddr)}
+}
+
 // A lease is the part of a budget that one request holds. It serves one goroutine.
 type lease struct {
 	budget *bodyBudget
+	client string
 	held   int64
 }
 
-// take adds n bytes to the lease and reports whether the budget had them. A lease that is the only one gets whatever it
+// take adds n bytes to the lease and reports whether the budget had them for its client. A lease that is the only one gets whatever it
 // asks for, so that a request larger than the budget is not sent away again and again.
 func (l *lease) take(n int) bool {
 	b := l.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used+int64(n) > b.max && b.used > l.held {
+	if n > 0 && b.used > l.held && !fair.Share(b.held[l.client]+int64(n), b.max-b.used-int64(n)) {
 		return false
 	}
-	b.used += int64(n)
-	l.held += int64(n)
+	l.add(int64(n))
 	return true
 }
 
@@ -41,6 +52,15 @@ func (l *lease) take(n int) bool {
 func (l *lease) release() {
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
-	l.budget.used -= l.held
-	l.held = 0
+	l.add(-l.held)
+}
+
+// add changes what the lease holds.
+func (l *lease) add(n int64) {
+	b := l.budget
+	l.held += n
+	b.used += n
+	if b.held[l.client] += n; b.held[l.client] == 0 {
+		delete(b.held, l.client)
+	}
 }

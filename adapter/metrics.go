@@ -3,6 +3,7 @@ package adapter
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/promtsd/promtsd/adapter/fair"
 	"github.com/promtsd/promtsd/mapping"
 )
 
@@ -30,7 +31,7 @@ type metrics struct {
 	readBytes    prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads chan struct{}) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads *fair.Places) (*metrics, error) {
 	var all []prometheus.Collector
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "promtsd", Name: name, Help: help}
@@ -85,7 +86,7 @@ func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads chan stru
 	}
 	gauge("write_in_flight_bytes", "Memory held by the requests under way, remote writes above all.",
 		func() float64 { return float64(inFlight.bytes()) })
-	gauge("read_running_requests", "Remote-read requests that run.", func() float64 { return float64(len(reads)) })
+	gauge("read_running_requests", "Remote-read requests that run.", func() float64 { return float64(reads.Taken()) })
 	if reg == nil {
 		return m, nil
 	}

@@ -73,18 +73,21 @@ func (h *Handler) read(r *http.Request, out *responseWriter) (form string, answe
 	account := h.config.Memory.Open()
 	defer account.Close()
 	ctx := budget.NewContext(r.Context(), account)
-	held := lease{budget: &h.inFlight}
+	held := h.inFlight.lease(r)
 	defer held.release()
-	body := bodyReader{limit: h.config.Read.MaxRequestBytes, flag: flagMaxReadRequestBytes, lease: &held}
+	body := bodyReader{limit: h.config.Read.MaxRequestBytes, flag: flagMaxReadRequestBytes, lease: held}
 	block, answer := body.read(ctx, nil, r)
 	if answer != nil {
 		return "unknown", answer
 	}
-	if err := h.enterRead(ctx); err != nil {
-		refused := replyToRead(ctx, fmt.Errorf("wait for other reads, %s allows %d: %w", flagMaxConcurrentReads, cap(h.reads), err))
+	h.metrics.readWaiting.Inc()
+	err := h.reads.Enter(ctx, held.client)
+	h.metrics.readWaiting.Dec()
+	if err != nil {
+		refused := replyToRead(ctx, fmt.Errorf("wait for other reads, %s allows %d: %w", flagMaxConcurrentReads, h.reads.Most(), err))
 		return "unknown", &refused
 	}
-	defer func() { <-h.reads }()
+	defer h.reads.Leave(held.client)
 
 	content, answer := body.inflate(nil, block)
 	if answer != nil {
@@ -109,17 +112,6 @@ func (h *Handler) read(r *http.Request, out *responseWriter) (form string, answe
 		return string(request.Type), &failed
 	}
 	return string(request.Type), &reply{code: http.StatusOK}
-}
-
-func (h *Handler) enterRead(ctx context.Context) error {
-	h.metrics.readWaiting.Inc()
-	defer h.metrics.readWaiting.Dec()
-	select {
-	case h.reads <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // each calls f with the set once for each series of a query; f may take its points.

@@ -94,18 +94,18 @@ func writeVersion(contentType string) (string, *reply) {
 
 // write reads, decodes and stores the body.
 func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResult, answer *reply) {
-	ctx := r.Context()
-	held := lease{budget: &h.inFlight}
+	held := h.inFlight.lease(r)
 	defer held.release()
+	ctx := mapping.WithSender(r.Context(), held.client)
 
-	body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: &held}
+	body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: held}
 	block := h.blocks.Get().(*[]byte)
 	defer h.blocks.Put(block)
 	if *block, answer = body.read(ctx, *block, r); answer != nil {
 		return none, answer
 	}
 	h.metrics.writeBytes.Add(float64(len(*block)))
-	buffers := h.buffers(&held)
+	buffers := h.buffers(held)
 	defer h.writes.Put(buffers)
 	if buffers.content, answer = body.inflate(buffers.content, *block); answer != nil {
 		return none, answer

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 
+	"github.com/promtsd/promtsd/adapter/fair"
 	"github.com/promtsd/promtsd/query/budget"
 )
 
-// gate bounds the queries that run at a time. Some of its places are for small queries only, so that those are answered while
+// gate bounds the queries that run at a time, and those of one client. Some of its places are for small queries only, so that those are answered while
 // large ones run, and wait for memory:
 //
 //	| any query               | small |
@@ -19,12 +20,12 @@ import (
 // gate is a promql.QueryTracker, so that the engine's metrics tell of the time in its queue. A query waits when it is executed,
 // and not when it is parsed, which is bounded by itself.
 type gate struct {
-	places chan struct{}
-	large  chan struct{} // those of them that large queries may have
+	places *fair.Places
+	large  *fair.Places // those of them that large queries may have
 }
 
 func newGate(places int) gate {
-	return gate{make(chan struct{}, places), make(chan struct{}, max(1, places-max(1, places/4)))}
+	return gate{fair.NewPlaces(places), fair.NewPlaces(max(1, places-max(1, places/4)))}
 }
 
 // errBeginAgain ends a query that turned out to be large when there was no place for large ones.
@@ -33,6 +34,7 @@ var errBeginAgain = errors.New("the query is large, and waits for others")
 // turn is a query's stay in a gate.
 type turn struct {
 	gate    gate
+	client  string
 	account *budget.Account
 	bytes   int64 // that it takes before it begins
 	isLarge bool
@@ -44,22 +46,18 @@ type turnKey struct{}
 // enter waits for a place.
 func (t *turn) enter(ctx context.Context) error {
 	if t.isLarge {
-		select {
-		case t.gate.large <- struct{}{}:
-		case <-ctx.Done():
+		if t.gate.large.Enter(ctx, t.client) != nil {
 			return ctx.Err()
 		}
 	}
-	select {
-	case t.gate.places <- struct{}{}:
-		t.entered = true
-		return nil
-	case <-ctx.Done():
+	if t.gate.places.Enter(ctx, t.client) != nil {
 		if t.isLarge {
-			<-t.gate.large
+			t.gate.large.Leave(t.client)
 		}
 		return ctx.Err()
 	}
+	t.entered = true
+	return nil
 }
 
 // becomeLarge says that the query in it is large. errBeginAgain says that it has to leave, and enter again.
@@ -67,13 +65,11 @@ func (t *turn) becomeLarge() error {
 	if t.isLarge {
 		return nil
 	}
-	select {
-	case t.gate.large <- struct{}{}:
-		t.isLarge = true
-		return nil
-	default:
+	if !t.gate.large.TryEnter(t.client) {
 		return errBeginAgain
 	}
+	t.isLarge = true
+	return nil
 }
 
 // leave gives the place back.
@@ -81,14 +77,14 @@ func (t *turn) leave() {
 	if !t.entered {
 		return
 	}
-	if <-t.gate.places; t.isLarge {
-		<-t.gate.large
+	if t.gate.places.Leave(t.client); t.isLarge {
+		t.gate.large.Leave(t.client)
 	}
 	t.entered = false
 }
 
 // GetMaxConcurrent is how many queries there may be.
-func (g gate) GetMaxConcurrent() int { return cap(g.places) }
+func (g gate) GetMaxConcurrent() int { return g.places.Most() }
 
 // Insert waits for a place for the query whose turn is in the context; boundedQuery gives it back.
 func (g gate) Insert(ctx context.Context, _ string) (int, error) {

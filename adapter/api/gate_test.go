@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
@@ -52,8 +53,14 @@ func (emptySet) Warnings() []error { return nil }
 func (emptySet) Close()            {}
 
 // Large queries run as far as there are places for them, wait without any place or memory, and are all answered; small ones
-// are answered meanwhile.
+// are answered meanwhile. Those of one client leave places to large ones of others.
 func TestHandler_AnswersSmallQueriesBesideLargeOnes(t *testing.T) {
+	t.Run("of many clients", func(t *testing.T) { testLargeQueries(t, func(i int) string { return fmt.Sprint(i) }, 15) })
+	t.Run("of one client", func(t *testing.T) { testLargeQueries(t, func(int) string { return "" }, 11) })
+}
+
+// testLargeQueries asks large queries, each as a client, of which so many run.
+func testLargeQueries(t *testing.T, client func(i int) string, running int) {
 	source := lasting{tried: new(atomic.Int32), have: new(atomic.Int32), mayEnd: make(chan struct{})}
 	h := newHandler(t, func(c *api.Config) {
 		c.Queryable, c.MaxConcurrency = promstore.New(promstore.Config{Querier: source}), 20
@@ -62,27 +69,27 @@ func TestHandler_AnswersSmallQueriesBesideLargeOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(query string) *httptest.ResponseRecorder {
+	ask := func(client, query string) *httptest.ResponseRecorder {
 		account := b.Open()
 		defer account.Close()
 		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(budget.NewContext(t.Context(), account), "GET", "/api/v1/query?"+query, nil)
+		r := httptest.NewRequestWithContext(mapping.WithSender(budget.NewContext(t.Context(), account), client), "GET", "/api/v1/query?"+query, nil)
 		h.ServeHTTP(w, r)
 		return w
 	}
 	var wg sync.WaitGroup
 	codes := make(chan int, 40)
 	for i := range 40 {
-		wg.Go(func() { codes <- ask(fmt.Sprintf("query=large&time=%d", i)).Code })
+		wg.Go(func() { codes <- ask(client(i), fmt.Sprintf("query=large&time=%d", i)).Code })
 	}
 	for last := int32(-1); source.tried.Load() != last; time.Sleep(200 * time.Millisecond) {
 		last = source.tried.Load() // until all wait for something
 	}
-	if got := ask("query=small&timeout=10s"); got.Code != http.StatusOK {
+	if got := ask("", "query=small&timeout=10s"); got.Code != http.StatusOK {
 		t.Errorf("a small query: got %d %s", got.Code, got.Body)
 	}
-	if have, held := source.have.Load(), b.Held(); have != 15 || held != 15*2<<20 {
-		t.Errorf("%d large ones run, and all hold %d bytes, want 15 with 2 MiB each", have, held)
+	if have, held := source.have.Load(), b.Held(); int(have) != running || held != int64(running)*2<<20 {
+		t.Errorf("%d large ones run, and all hold %d bytes, want %d with 2 MiB each", have, held, running)
 	}
 	close(source.mayEnd)
 	wg.Wait()

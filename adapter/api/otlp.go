@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 
+	"github.com/promtsd/promtsd/adapter/fair"
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
@@ -22,7 +24,7 @@ const maxOTLP = 8
 // status is chosen here if the samples could not be committed. The module (v0.315.0) loses the error of Commit and
 // says 200; and OTLP exporters try again after 503, but not after its 500.
 func newOTLP(c Config) http.Handler {
-	places := make(chan struct{}, maxOTLP)
+	places := fair.NewPlaces(maxOTLP)
 	handler := remote.NewOTLPWriteHandler(c.Logger, c.Registerer, notingAppendable{c.OTLP}, emptyConfig,
 		remote.OTLPOptions{LookbackDelta: c.LookbackDelta})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,12 +33,11 @@ func newOTLP(c Config) http.Handler {
 			http.Error(w, r.URL.Path+" takes POST, not "+r.Method, http.StatusMethodNotAllowed)
 			return
 		}
-		select {
-		case places <- struct{}{}:
-		case <-r.Context().Done():
-			return
+		client := mapping.SenderOf(r.Context())
+		if places.Enter(r.Context(), client) != nil {
+			return // the client has gone
 		}
-		defer func() { <-places }()
+		defer places.Leave(client)
 		var commit error
 		ctx := context.WithValue(r.Context(), commitKey{}, &commit)
 		handler.ServeHTTP(&commitWriter{w, &commit}, r.WithContext(ctx))

@@ -27,18 +27,16 @@ func TestListenerConnections_AreBounded(t *testing.T) {
 	t.Cleanup(server.Close)
 	idle := func(want int) {
 		for got := -1; got != want; time.Sleep(time.Millisecond) {
-			got = 0
 			bound.mu.Lock()
-			for _, since := range bound.open {
-				if !since.IsZero() {
-					got++
-				}
-			}
+			got = bound.idle
 			bound.mu.Unlock()
 		}
 	}
+	client := byte(1)
 	dial := func() (net.Conn, *bufio.Reader) {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		client++
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, client)}}
+		conn, err := from.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,5 +85,55 @@ func TestListenerConnections_AreBounded(t *testing.T) {
 	idle(0)
 	if got := testutil.ToFloat64(bound.refused); got != 1 {
 		t.Errorf("%v connections are counted as refused, want 1", got)
+	}
+}
+
+// stub is a connection from an address.
+type stub struct {
+	net.Conn
+	from   net.Addr
+	closed bool
+}
+
+func (s *stub) RemoteAddr() net.Addr { return s.from }
+func (s *stub) Close() error         { s.closed = true; return nil }
+
+// One client leaves connections to others, whether those that it has are idle or not; alone it has three quarters.
+func TestListenerConnections_AreShared(t *testing.T) {
+	for _, state := range []http.ConnState{http.StateActive, http.StateIdle} {
+		const most = 64
+		bound := newConnections(most, "--web.max-connections", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		open := func(host byte, n int) (open []*stub) {
+			for range n {
+				s := &stub{from: &net.TCPAddr{IP: net.IPv4(192, 0, 2, host)}}
+				bound.changed(s, http.StateNew)
+				if bound.changed(s, state); !s.closed {
+					open = append(open, s)
+				}
+			}
+			return open
+		}
+		all := open(1, 2*most)
+		if n := bound.of["192.0.2.1"].open; n != most/4*3 {
+			t.Errorf("one client has %d connections of %d", n, most)
+		}
+		for _, s := range all { // those that are idle become active together
+			bound.changed(s, http.StateActive)
+		}
+		if n := len(open(2, 4)); n != 4 {
+			t.Errorf("%v: another client gets %d of 4 connections", state, n)
+		}
+		for _, s := range all {
+			bound.changed(s, http.StateClosed)
+		}
+		if n := len(open(2, most)); n < most/2 {
+			t.Errorf("%v: when the first has gone the other gets %d connections", state, n)
+		}
+		for conn := range bound.open {
+			bound.changed(conn, http.StateClosed)
+		}
+		if len(bound.open)+len(bound.of)+bound.idle != 0 {
+			t.Errorf("in the end %v, %v, %d idle", bound.open, bound.of, bound.idle)
+		}
 	}
 }

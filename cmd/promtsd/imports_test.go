@@ -18,18 +18,19 @@ const modulePath = "github.com/promtsd/promtsd"
 // package that seems to need one above it holds code that belongs there. A package that is not listed may not exist.
 var mayImport = map[string][]string{
 	"cmd/promtsd": {
-		"adapter", "adapter/api", "adapter/bounds", "adapter/peer", "adapter/wire", "query", "query/budget", "query/promstore",
+		"adapter", "adapter/api", "adapter/bounds", "adapter/fair", "adapter/peer", "adapter/wire", "query", "query/budget", "query/promstore",
 		"mapping", "mapping/catalog", "mapping/families", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
 		"mapping/uid",
 		"store", "store/cellio", "store/pebble", "store/hbase", "store/hbase/client",
 	},
 	"cmd/promtsd/promtest": {"store/storetest/child"},
 
-	"adapter":        {"adapter/bounds", "adapter/wire", "query", "query/budget", "mapping", "store"},
+	"adapter":        {"adapter/bounds", "adapter/fair", "adapter/wire", "query", "query/budget", "mapping", "store"},
 	"adapter/bounds": {},
+	"adapter/fair":   {},
 	"adapter/wire":   {"adapter/bounds", "mapping"},
 	"adapter/peer":   {},
-	"adapter/api":    {"adapter/bounds", "mapping", "query", "query/budget", "query/promstore", "store"},
+	"adapter/api":    {"adapter/bounds", "adapter/fair", "mapping", "query", "query/budget", "query/promstore", "store"},
 
 	"query/promstore": {"mapping", "query", "query/budget"},
 	"query/budget":    {},
