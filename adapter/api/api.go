@@ -222,8 +222,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodOptions: // the module answers for every path
 	case path == "status/tsdb":
 		serve = h.serveCardinality
-	case path == "metadata" || path == "targets/metadata":
+	case path == "metadata":
 		serve = h.serveMetadata
+	case path == "targets/metadata":
+		serve = h.serveTargetMetadata
 	case path == "otlp/v1/metrics":
 		serve = h.otlp.ServeHTTP
 	case path == "notifications/live": // for as long as the client stays

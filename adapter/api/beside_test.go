@@ -2,13 +2,20 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/metadata"
 
 	"github.com/promtsd/promtsd/adapter/api"
+	"github.com/promtsd/promtsd/query/budget"
 )
 
 // Metadata and exemplars come in Prometheus's own form.
@@ -63,8 +70,69 @@ func (endless) Metadata(_ context.Context, _ string, _ int, f func(string, metad
 
 func TestHandler_BoundsMetadata(t *testing.T) {
 	h := newHandler(t, func(c *api.Config) { c.Metadata = endless{} })
-	got := do(h, "GET", "/api/v1/metadata", "")
+	got := do(h, "GET", "/api/v1/targets/metadata", "")
 	if got.Code != http.StatusUnprocessableEntity || !strings.Contains(got.Body.String(), "set a limit") {
 		t.Errorf("got %d %s", got.Code, got.Body)
+	}
+}
+
+// many has metadata of so many families, each with a help of a kilobyte, and then ends with an error, if any.
+type many struct {
+	families int
+	err      error
+}
+
+func (s many) Metadata(_ context.Context, _ string, limit int, f func(string, metadata.Metadata) error) error {
+	help := strings.Repeat("x", 1<<10)
+	for i := range s.families {
+		if i == limit {
+			return nil
+		}
+		if err := f(fmt.Sprint("m", i), metadata.Metadata{Help: help}); err != nil {
+			return err
+		}
+	}
+	return s.err
+}
+
+// The metadata of all families is answered with a buffer of memory, however much there is.
+func TestHandler_AnswersAllMetadata(t *testing.T) {
+	const families = 100_000
+	h := newHandler(t, func(c *api.Config) { c.Metadata = many{families: families} })
+	b, err := budget.New(budget.Config{Total: budget.MinTotal, Request: 1 << 20, Wait: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]int{"": families, "?limit=3": 3, "?limit_per_metric=1": families, "?limit=-1&limit_per_metric=0": families} {
+		account := b.Open()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(budget.NewContext(t.Context(), account), "GET", "/api/v1/metadata"+query, nil))
+		account.Close()
+		var got struct {
+			Status string
+			Data   map[string][]metadata.Metadata
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got.Status != "success" || len(got.Data) != want {
+			t.Errorf("%q: got %d, %d families, %v", query, w.Code, len(got.Data), err)
+		}
+	}
+}
+
+// An answer that cannot be ended is no whole one.
+func TestHandler_BreaksOffMetadata(t *testing.T) {
+	h := newHandler(t, func(c *api.Config) { c.Metadata = many{1, errors.New("lost")} })
+	if got := do(h, "GET", "/api/v1/metadata", ""); got.Code != http.StatusUnprocessableEntity || strings.Contains(got.Body.String(), "success") {
+		t.Errorf("an error at the beginning: got %d %s", got.Code, got.Body)
+	}
+	h = newHandler(t, func(c *api.Config) { c.Metadata = many{1000, errors.New("lost")} })
+	server := httptest.NewServer(h)
+	defer server.Close()
+	answer, err := http.Get(server.URL + "/api/v1/metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if body, err := io.ReadAll(answer.Body); err == nil {
+		t.Errorf("an error in the middle: %d bytes came as if they were all", len(body))
 	}
 }

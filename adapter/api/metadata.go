@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -9,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/scrape"
+	"github.com/prometheus/prometheus/util/httputil"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtsd/promtsd/query"
@@ -22,13 +25,89 @@ type MetadataSource interface {
 	Metadata(ctx context.Context, name string, limit int, f func(name string, m metadata.Metadata) error) error
 }
 
-// maxMetadataBytes bounds the texts of an answer.
+// serveMetadata answers metadata, with a buffer of memory however much is stored: there is one entry for each family, so that nothing has to
+// be known of all before the first is sent. What is wrong with a request the module says.
+func (h *Handler) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	limit, err := number(r, "limit")
+	_, perMetricErr := number(r, "limit_per_metric") // there is one
+	if err != nil || perMetricErr != nil || r.Method != http.MethodGet {
+		h.router.ServeHTTP(w, r)
+		return
+	}
+	httputil.CompressionHandler{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.sendMetadata(w, r, limit)
+	})}.ServeHTTP(w, r)
+}
+
+// number is a parameter of a request, -1 if it is not there.
+func number(r *http.Request, name string) (int, error) {
+	if s := r.FormValue(name); s != "" {
+		return strconv.Atoi(s)
+	}
+	return -1, nil
+}
+
+// sendBytes is how much of an answer is held back, so that an error up to there can become a status.
+const sendBytes = 64 << 10
+
+// sendMetadata sends the metadata of limit families at most, of all that are asked for if that is below 0.
+func (h *Handler) sendMetadata(w http.ResponseWriter, r *http.Request, limit int) {
+	if err := budget.From(r.Context()).Take(r.Context(), sendBytes); err != nil {
+		respondError(w, err)
+		return
+	}
+	begun := false
+	out := bufio.NewWriterSize(writerFunc(func(p []byte) (int, error) {
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "application/json")
+		}
+		return w.Write(p)
+	}), sendBytes)
+	before := `{"status":"success","data":{`
+	send := func(name string, m metadata.Metadata) error {
+		entry, err := json.Marshal(map[string][1]metadata.Metadata{name: {m}})
+		if err != nil {
+			return err
+		}
+		_, err = out.WriteString(before)
+		before = ","
+		if err == nil {
+			_, err = out.Write(entry[1 : len(entry)-1])
+		}
+		return err
+	}
+	var err error
+	if limit != 0 {
+		err = h.config.Metadata.Metadata(r.Context(), r.FormValue("metric"), limit, send)
+	}
+	if err == nil {
+		if before != "," {
+			_, _ = out.WriteString(before)
+		}
+		_, _ = out.WriteString("}}")
+		err = out.Flush()
+	}
+	switch {
+	case err != nil && !begun:
+		respondError(w, err)
+	case err != nil:
+		panic(http.ErrAbortHandler) // the status is gone; a broken connection says that the answer is not whole
+	}
+}
+
+// writerFunc is an io.Writer.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// maxMetadataBytes bounds the texts of an answer to targets/metadata.
 const maxMetadataBytes = 64 << 20
 
-// serveMetadata answers metadata and targets/metadata. The module's handlers take metadata from the targets that are
+// serveTargetMetadata answers targets/metadata. The module's handler takes metadata from the targets that are
 // scraped, by a road on which nothing can fail. So what is asked for is read first, and the handler finds it as that of a
 // target which is there for this request alone.
-func (h *Handler) serveMetadata(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveTargetMetadata(w http.ResponseWriter, r *http.Request) {
 	limit, err := strconv.Atoi(r.FormValue("limit"))
 	if err != nil {
 		limit = 0 // none, or one that the module refuses

@@ -1,7 +1,9 @@
 package families
 
-// MaxKnown is maxKnown.
-const MaxKnown = maxKnown
-
-// Known is how many families the Writer knows.
-func (w *Writer) Known() int { return len(w.known) }
+// The bounds of a Writer.
+const (
+	MaxFamilies    = maxFamilies
+	MaxBytes       = maxBytes
+	SenderFamilies = senderFamilies
+	SenderBytes    = senderBytes
+)

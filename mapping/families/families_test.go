@@ -1,7 +1,6 @@
 package families_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +34,13 @@ func said(family, typ, help, unit string) mapping.RequestMetadata {
 // write writes metadata as a request does, and says how many cells that took.
 func write(t *testing.T, st store.Store, w *families.Writer, now int64, all ...mapping.RequestMetadata) int {
 	t.Helper()
+	if err := w.Load(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
 	var b store.Batch
 	var changes []families.Change
 	for _, m := range all {
-		change, changed, err := w.Put(&b, m, now)
+		change, changed, err := w.Put(&b, m, "sender", now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,7 @@ func list(t *testing.T, r families.Reader, name string, limit int) (got []string
 
 func TestWriter_WritesWhatIsNewAndTheLastCounts(t *testing.T) {
 	st, tables := fixture(t)
-	w, other := families.NewWriter(tables), families.NewWriter(tables)
+	w, other := families.NewWriter(st, tables), families.NewWriter(st, tables)
 	a, b := said("a", "counter", "A <help>\n\"ü\".", ""), said("b", "gauge", "B", "seconds")
 	now := int64(1_795_253_864_620)
 	for step, c := range []struct {
@@ -114,46 +116,29 @@ func TestWriter_WritesWhatIsNewAndTheLastCounts(t *testing.T) {
 
 // What did not become durable is not known, and is written again.
 func TestWriter_KnowsOnlyWhatIsKept(t *testing.T) {
-	_, tables := fixture(t)
-	w := families.NewWriter(tables)
+	st, tables := fixture(t)
+	w := families.NewWriter(st, tables)
 	var b store.Batch
 	for range 2 {
-		if _, changed, err := w.Put(&b, said("a", "counter", "", ""), 1); err != nil || !changed {
+		if _, changed, err := w.Put(&b, said("a", "counter", "", ""), "", 1); err != nil || !changed {
 			t.Errorf("changed %v, %v, want it to be written", changed, err)
 		}
 	}
 }
 
-func TestWriter_KnowsABoundedNumber(t *testing.T) {
-	_, tables := fixture(t)
-	w := families.NewWriter(tables)
-	var b store.Batch
-	for i := range families.MaxKnown + 10 {
-		change, _, err := w.Put(&b, said(fmt.Sprint(i), "gauge", "", ""), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Keep([]families.Change{change})
-		b.Reset()
-	}
-	if got := w.Known(); got > families.MaxKnown {
-		t.Errorf("knows %d families, want at most %d", got, families.MaxKnown)
-	}
-}
-
 func TestWriter_RefusesWhatCannotBeKept(t *testing.T) {
-	_, tables := fixture(t)
-	w := families.NewWriter(tables)
+	st, tables := fixture(t)
+	w := families.NewWriter(st, tables)
 	var b store.Batch
 	for _, m := range []mapping.RequestMetadata{
 		said("", "counter", "help", ""), said("\xff", "counter", "", ""), said(strings.Repeat("x", 10_000), "counter", "", ""),
 		said("a", "counter", strings.Repeat("x", 40_000), strings.Repeat("x", 40_000)),
 	} {
-		if _, changed, err := w.Put(&b, m, 1); changed || !errors.Is(err, mapping.ErrInvalid) || b.Len() > 0 {
+		if _, changed, err := w.Put(&b, m, "", 1); changed || !errors.Is(err, mapping.ErrInvalid) || b.Len() > 0 {
 			t.Errorf("%.20q: got %v, %v, %d cells, want ErrInvalid and none", m.Family, changed, err, b.Len())
 		}
 	}
-	if _, _, err := w.Put(&b, said("a", "counter", "\xff", ""), 1); err != nil {
+	if _, _, err := w.Put(&b, said("a", "counter", "\xff", ""), "", 1); err != nil {
 		t.Errorf("a help that is no UTF-8: %v", err)
 	}
 }
@@ -171,7 +156,7 @@ func TestReader_SaysWhatItCannotRead(t *testing.T) {
 	if err := r.Metadata(context.Background(), "", 0, f); !errors.Is(err, mapping.ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
 	}
-	write(t, st, families.NewWriter(tables), 2, said("a", "gauge", "", ""))
+	write(t, st, families.NewWriter(st, tables), 2, said("a", "gauge", "", ""))
 	if err := r.Metadata(context.Background(), "a", 0, f); !errors.Is(err, stop) {
 		t.Errorf("got %v, want the callback's error", err)
 	}
@@ -181,14 +166,14 @@ func TestReader_SaysWhatItCannotRead(t *testing.T) {
 // still.
 func TestWriter_WritesAgainWhatMayHaveBeenReplaced(t *testing.T) {
 	st, tables := fixture(t)
-	w := families.NewWriter(tables)
+	w := families.NewWriter(st, tables)
 	now := int64(1_795_253_864_620)
 	first, second := said("a", "gauge", "first", ""), said("a", "gauge", "second", "")
 	if n := write(t, st, w, now, first); n != 1 {
 		t.Fatalf("wrote %d cells, want 1", n)
 	}
 	var b store.Batch
-	if _, changed, err := w.Put(&b, second, now+1); err != nil || !changed {
+	if _, changed, err := w.Put(&b, second, "", now+1); err != nil || !changed {
 		t.Fatalf("got %v, %v, want a change", changed, err)
 	}
 	if err := st.Apply(t.Context(), &b); err != nil { // and nobody hears of it
@@ -200,39 +185,114 @@ func TestWriter_WritesAgainWhatMayHaveBeenReplaced(t *testing.T) {
 	}
 }
 
-// A sender that says something else of each family all the time fills neither the store nor the memory of those who read it.
-func TestWriter_BoundsWhatIsNew(t *testing.T) {
-	w := families.NewWriter(catalog.DefaultTables())
-	const now = 1_795_253_864_620
-	help := bytes.Repeat([]byte("h"), 60<<10)
-	put := func(i int, at int64) (size int, err error) {
-		var b store.Batch
-		m := mapping.RequestMetadata{Type: "counter", Family: fmt.Append(nil, "family", i), Help: help}
-		c, changed, err := w.Put(&b, m, at)
+// bounded is a Writer on a store, with senders that say families of their own.
+type bounded struct {
+	t   *testing.T
+	st  store.Store
+	w   *families.Writer
+	now int64
+}
+
+// send has a sender say families of its own from one number to another, with a help of so many bytes, and says how many are in the
+// store thereafter as they were said.
+func (f *bounded) send(sender string, from, to, help int) (stored int) {
+	f.t.Helper()
+	if err := f.w.Load(f.t.Context(), f.now); err != nil {
+		f.t.Fatal(err)
+	}
+	var changes []families.Change
+	text := strings.Repeat("h", help)
+	var b store.Batch
+	for i := from; i < to; i++ {
+		c, changed, err := f.w.Put(&b, said(fmt.Sprint(sender, i), "counter", text, ""), sender, f.now)
+		if err != nil && !errors.Is(err, families.ErrLimited) {
+			f.t.Fatal(err)
+		}
+		if err == nil {
+			stored++
+		}
 		if changed {
-			w.Keep([]families.Change{c})
-			size = len(b.At(0).Value)
+			changes = append(changes, c)
 		}
-		return size, err
 	}
-	stored, refused := 0, 0
-	for i := range 5000 { // 300 MB
-		n, err := put(i, now)
-		stored += n
+	if err := f.st.Apply(f.t.Context(), &b); err != nil {
+		f.t.Fatal(err)
+	}
+	f.w.Keep(changes)
+	return stored
+}
+
+// check sees to it that the store has no more than it may, and that the Writer knows it.
+func (f *bounded) check() {
+	f.t.Helper()
+	rows, bytes := 0, 0
+	for row, err := range f.st.Scan(f.t.Context(), store.Scan{Table: catalog.DefaultTables().Own, Ranges: []store.Range{{Start: []byte("m"), Stop: []byte("n")}}}) {
 		if err != nil {
-			if !errors.Is(err, families.ErrLimited) {
-				t.Fatal(err)
-			}
-			refused++
+			f.t.Fatal(err)
 		}
+		rows++
+		bytes += len(row.Key) - 1 + len(row.Cells[0].Value)
 	}
-	if stored > 64<<20 || stored < 32<<20 || refused == 0 {
-		t.Errorf("%d bytes were stored and %d families refused, want up to 64 MiB", stored, refused)
+	known, size := f.w.Size()
+	if rows != known || bytes != size || rows > families.MaxFamilies || bytes > families.MaxBytes {
+		f.t.Errorf("%d families with %d bytes are stored, and %d with %d known", rows, bytes, known, size)
 	}
-	if n, err := put(0, now+1); n != 0 || err != nil {
-		t.Errorf("what is known costs %d bytes (%v), want none", n, err)
+}
+
+// One sender, and many, fill neither the store nor the part of others, by number and by bytes; what nobody says any more gives way.
+func TestWriter_BoundsWhatIsStored(t *testing.T) {
+	for name, c := range map[string]struct{ many, help int }{
+		"number": {families.SenderFamilies, 1}, "bytes": {families.SenderBytes / (60 << 10), 60 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, tables := fixture(t)
+			f := &bounded{t, st, families.NewWriter(st, tables), 1_795_253_864_620}
+			if got := f.send("stranger", 0, 2*c.many, c.help); got < c.many*9/10 || got > c.many {
+				t.Errorf("a stranger stored %d families, want some %d", got, c.many)
+			}
+			if got := f.send("honest", 0, 100, 50); got != 100 {
+				t.Errorf("beside the stranger %d of 100 families were stored", got)
+			}
+			f.send("another", 0, 2*c.many, c.help)
+			f.check()
+			if got := f.send("late", 0, 100, c.help); got > c.many/50 {
+				t.Errorf("with all places taken %d families were stored", got)
+			}
+			for range 2 { // a process that starts anew counts what is there
+				f.now += 15 * 60_000
+				f.w = families.NewWriter(st, tables)
+				f.send("honest", 0, 100, 50)
+				f.check()
+			}
+			for range 5 {
+				f.now += 15 * 60_000
+				if got := f.send("honest", 0, 100, 50); got != 100 {
+					t.Errorf("of what is said all the time %d of 100 families are stored", got)
+				}
+			}
+			if got := f.send("late", 0, c.many/10, c.help); got != c.many/10 {
+				t.Errorf("when the strangers were quiet for an hour %d of %d families were stored", got, c.many/10)
+			}
+			f.check()
+			if got := list(t, families.Reader{Store: st, Tables: tables}, "honest99", 0); len(got) != 1 {
+				t.Errorf("what is said all the time is gone")
+			}
+		})
 	}
-	if n, err := put(4999, now+3600_000); n == 0 || err != nil {
-		t.Errorf("after an hour: %d bytes, %v, want it stored", n, err)
+}
+
+// What a sender writes over again and again is bounded, too.
+func TestWriter_BoundsWhatIsWritten(t *testing.T) {
+	st, tables := fixture(t)
+	f := &bounded{t, st, families.NewWriter(st, tables), 1_795_253_864_620}
+	written := 0
+	for i := range 1000 {
+		written += f.send("stranger", 0, 1, 60<<10-i)
+	}
+	if most := families.MaxBytes / (59 << 10); written > most {
+		t.Errorf("a family was written %d times, want %d at most", written, most)
+	}
+	if got := f.send("honest", 0, 100, 50); got != 100 {
+		t.Errorf("beside the stranger %d of 100 families were stored", got)
 	}
 }

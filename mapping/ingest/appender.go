@@ -90,7 +90,7 @@ func New(c Config) *Appender {
 	}
 	a := &Appender{Config: c, index: index.Writer{Tables: c.Settings.Tables}, cache: newCache(c.CacheSize),
 		symbols: newSymbols(c.CacheSize)}
-	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Settings.Tables)
+	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Store, c.Settings.Tables)
 	a.table, a.ahead = a.cache.table, new(ahead)
 	a.active = newActivity(c.Limits.Active, c.Logger)
 	a.jobs.New = func() any { return new(job) }
@@ -123,7 +123,7 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 		err = a.find(ctx, j, req, t, &result)
 	}
 	if err == nil {
-		a.putBeside(j, req, t, &result)
+		a.putBeside(ctx, j, req, t, &result)
 	}
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -19,13 +20,13 @@ type beside struct {
 	labels  []byte
 	changes []families.Change // metadata that the batch holds
 	invalid int               // metadata that cannot be kept
-	limited int               // metadata of which too much was new
+	limited int               // metadata of which there is too much
 }
 
 func (b *beside) reset() { b.changes, b.invalid, b.limited = b.changes[:0], 0, 0 }
 
 // putBeside adds the exemplars of a request, whose series are found, and its metadata to the batch.
-func (a *Appender) putBeside(j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) {
+func (a *Appender) putBeside(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) {
 	for _, e := range req.Exemplars {
 		if reason, err := a.putExemplar(j, req, e, t); err != nil {
 			result.Exemplars.Refuse(reason, err)
@@ -33,8 +34,16 @@ func (a *Appender) putBeside(j *job, req *mapping.WriteRequest, t terms, result 
 		}
 		result.Exemplars.Written++
 	}
+	if len(req.Metadata) == 0 {
+		return
+	}
+	if err := a.meta.Load(ctx, t.now); err != nil {
+		j.beside.limited = len(req.Metadata) // it is repeated
+		return
+	}
+	sender := mapping.SenderOf(ctx)
 	for _, m := range req.Metadata {
-		change, changed, err := a.meta.Put(&j.batch, m, t.now)
+		change, changed, err := a.meta.Put(&j.batch, m, sender, t.now)
 		switch {
 		case errors.Is(err, families.ErrLimited):
 			j.beside.limited++

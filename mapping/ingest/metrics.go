@@ -56,6 +56,14 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		return float64(a.active.count.Load())
 	})
 	gauge("active_series_limit", "What --write.max-active-series allows.", func() float64 { return float64(a.Limits.Active) })
+	gauge("metadata_families", "Metric families of which metadata is stored, as far as that was looked at.", func() float64 {
+		families, _ := a.meta.Size()
+		return float64(families)
+	})
+	gauge("metadata_bytes", "Their bytes.", func() float64 {
+		_, bytes := a.meta.Size()
+		return float64(bytes)
+	})
 	gauge("replay_entries_left", "Entries of the journal that is being replayed which are still to be.", a.entriesLeft)
 	gauge("held_bytes", "Memory of samples that are in the journal and not yet in the data table.",
 		func() float64 { return float64(a.table.held.Load()) })
@@ -68,7 +76,7 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		metadata:         counter("metadata_total", "Metric families of which metadata was stored because it was new."),
 		invalidMetadata:  counter("invalid_metadata_total", "Metadata of metric families that cannot be kept: no name, or too long."),
 		limitedMetadata: counter("limited_metadata_total",
-			"Metadata of metric families that was not stored because too much was new; its sender repeats it."),
+			"Metadata of metric families that was not stored because there is too much; its sender repeats it."),
 		repeats: counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
 		cells:   counter("cells_total", "Cells flushed into the data table."),
 		merged:  counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),

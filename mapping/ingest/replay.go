@@ -68,7 +68,7 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.T
 	if err != nil {
 		return err
 	}
-	a.putBeside(&p.job, &p.req, t, &result)
+	a.putBeside(ctx, &p.job, &p.req, t, &result)
 	if err := turn.Wait(ctx); err != nil {
 		return err
 	}
