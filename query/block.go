@@ -43,7 +43,7 @@ type block struct {
 	held   []heldRow
 	slabs  slabs // their keys and points
 
-	holding // of all but the samples, which the readers have
+	holding // of all but the samples of the store, which the readers have
 }
 
 // heldRow is a row of which points are held in memory.
@@ -129,29 +129,50 @@ func (b *block) want(s mapping.Schema, members []member, base uint32) {
 }
 
 // gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is flushed
-// between the two is then met twice, and not missed.
-func (b *block) gatherHeld(ctx context.Context, s *set) []error {
-	b.held = b.held[:0]
-	b.slabs.reset()
-	if s.q.Held == nil || b.begin == b.end {
-		return nil
-	}
+// between the two is then met twice, and not missed. Their memory is taken before they are copied; where it would have to wait
+// for it, it does when it knows how much it lacks, and asks again: who tells of points must not be held up.
+func (b *block) gatherHeld(ctx context.Context, s *set) (warnings []error, err error) {
 	b.tsuids = b.tsuids[:0]
 	for _, m := range b.members {
 		b.tsuids = append(b.tsuids, m.tsuid)
 	}
 	schema := s.q.Settings.Schema
-	warnings := s.q.Held.Held(ctx, b.tsuids, s.hours[b.begin], s.hours[b.end-1], func(i int, base uint32, points []byte) {
-		if !s.overlap(base) {
-			return
+	for lacking := int64(0); ; {
+		b.held = b.held[:0]
+		b.slabs.reset()
+		if err := b.become(ctx, b.planned()+lacking); err != nil || s.q.Held == nil || b.begin == b.end {
+			return warnings, err
 		}
-		m := &b.members[i]
-		key := b.slabs.clone(m.row)
-		schema.SetBaseTime(key, base)
-		b.held = append(b.held, heldRow{i, m.run, base, m.group, key, b.slabs.clone(points)})
-	})
-	slices.SortStableFunc(b.held, heldRow.compare)
-	return warnings
+		spare := lacking
+		lacking = 0
+		take := func(bytes int64) bool {
+			if bytes <= spare {
+				spare -= bytes
+				return true
+			}
+			return b.tryTake(ctx, bytes)
+		}
+		warnings = s.q.Held.Held(ctx, b.tsuids, s.hours[b.begin], s.hours[b.end-1], func(i int, base uint32, points []byte) {
+			if !s.overlap(base) {
+				return
+			}
+			m := &b.members[i]
+			n := len(m.row) + len(points)
+			if lacking > 0 || !take(heldBytes+int64(b.slabs.growth(n))) {
+				lacking += heldBytes + int64(n)
+				return
+			}
+			copied := append(append(b.slabs.make(n), m.row...), points...)
+			key := copied[:len(m.row):len(m.row)]
+			schema.SetBaseTime(key, base)
+			b.held = append(b.held, heldRow{i, m.run, base, m.group, key, copied[len(m.row):]})
+		})
+		if lacking == 0 {
+			slices.SortStableFunc(b.held, heldRow.compare)
+			return warnings, nil
+		}
+		lacking += int64(len(b.held))*heldBytes + slabBytes
+	}
 }
 
 // divisible tells whether a block for fewer rows could be planned: it has more than one row, and more than one group, or hour.

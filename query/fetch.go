@@ -146,9 +146,10 @@ func (s *set) fetchAhead() {
 	go func() {
 		for {
 			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
-			warnings := append(b.gatherHeld(s.ctx, s), s.missing()...)
-			full, err := false, b.hold(s.ctx)
+			warnings, err := b.gatherHeld(s.ctx, s)
+			full := false
 			if err == nil {
+				warnings = append(warnings, s.missing()...)
 				full, err = b.fill(s.ctx, s.q, s)
 			}
 			if !full {
@@ -262,6 +263,7 @@ func (q *Querier) release(b *block) {
 	for _, r := range b.readers {
 		r.release(q)
 	}
+	b.slabs.release()
 	b.giveBack()
 	if cap(b.merged.T) <= aimedPoints {
 		q.blocks.Put(b)

@@ -28,6 +28,28 @@ func (h *holding) take(ctx context.Context, bytes int64) error {
 	return err
 }
 
+// tryTake adds to it, unless that would have to wait.
+func (h *holding) tryTake(ctx context.Context, bytes int64) bool {
+	if h.account == nil {
+		h.account = budget.From(ctx)
+	}
+	ok := h.account.TryTake(bytes)
+	if ok {
+		h.bytes += bytes
+	}
+	return ok
+}
+
+// become makes it so many.
+func (h *holding) become(ctx context.Context, bytes int64) error {
+	if bytes < h.bytes {
+		h.account.Give(h.bytes - bytes)
+		h.bytes = bytes
+		return nil
+	}
+	return h.take(ctx, bytes-h.bytes)
+}
+
 // giveBack gives all of it back. It may be called again.
 func (h *holding) giveBack() {
 	h.account.Give(h.bytes)
@@ -38,11 +60,11 @@ const (
 	pointBytes = 16 // of mapping.Points
 	runBytes   = 2 * int64(unsafe.Sizeof(run{}))
 	rowBytes   = int64(unsafe.Sizeof([]byte{}) + unsafe.Sizeof(0))
+	heldBytes  = 2 * int64(unsafe.Sizeof(heldRow{}))
 )
 
-// hold takes what a block has planned from the account, and gives back what it held before.
-func (b *block) hold(ctx context.Context) error {
-	b.giveBack()
-	return b.take(ctx, int64(len(b.patterns)+len(b.keys)+b.slabs.used*slabBytes)+int64(len(b.wanted))*rowBytes+
-		int64(len(b.members))*int64(unsafe.Sizeof(member{}))+int64(len(b.held))*int64(unsafe.Sizeof(heldRow{})))
+// planned is what a block holds but for held rows and samples.
+func (b *block) planned() int64 {
+	return int64(len(b.patterns)+len(b.keys)+b.slabs.bytes) + int64(len(b.wanted))*rowBytes +
+		int64(len(b.members))*int64(unsafe.Sizeof(member{}))
 }

@@ -13,7 +13,7 @@ func TestSlabs_ClonesStayUntilReset(t *testing.T) {
 		var want, got [][]byte
 		for i, size := range sizes {
 			want = append(want, bytes.Repeat([]byte{byte(i + 1)}, size))
-			got = append(got, s.clone(want[i]))
+			got = append(got, append(s.make(size), want[i]...))
 		}
 		for i := range want {
 			if !bytes.Equal(got[i], want[i]) || cap(got[i]) != len(got[i]) {

@@ -167,6 +167,24 @@ func (a *Account) Take(ctx context.Context, n int64) error {
 	return nil
 }
 
+// TryTake takes n bytes if it need not wait for them.
+func (a *Account) TryTake(n int64) bool {
+	if a == nil {
+		return true
+	}
+	if a.used.Add(n) <= a.reserved.Load() {
+		return true
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	ok := !a.closed && a.refused == nil && a.used.Load() <= a.b.request && (a.large == nil || a.b.isSmall(a)) &&
+		!a.b.before(a) && a.b.grant(a)
+	if !ok {
+		a.used.Add(-n)
+	}
+	return ok
+}
+
 // Give gives back n bytes that were taken.
 func (a *Account) Give(n int64) {
 	if a == nil || n == 0 {

@@ -18,6 +18,9 @@ import (
 const (
 	// pointBytes is what a point takes, as an operand and in what is made of it.
 	pointBytes = 2 * 16
+	// windowBytes is what a sample takes while a function looks at it: in a ring that doubles, and among those of its window, which
+	// some functions copy.
+	windowBytes = 112
 	// lineBytes is what a series takes besides its points and labels, likewise.
 	lineBytes = 400
 )
@@ -35,6 +38,7 @@ type result struct {
 	span    int64 // from the first step to the last, in ms
 	step    int64 // from one to the next, in ms; 0: there is one step
 	width   int64 // for how long a sample counts, in ms; 0: for all steps
+	ranged  bool  // it is a range selector
 }
 
 type resultsKey struct{}
@@ -58,16 +62,16 @@ func resultsOf(s *parser.EvalStmt) results {
 		if !ok || len(n.LabelMatchers) == 0 {
 			return nil
 		}
-		span, width := s.End.Sub(s.Start), s.LookbackDelta
+		span, width, ranged := s.End.Sub(s.Start), s.LookbackDelta, false
 		for _, around := range path {
 			switch p := around.(type) {
 			case *parser.SubqueryExpr:
 				span += p.Range
 			case *parser.MatrixSelector:
-				width = p.Range + 2*s.LookbackDelta // of smoothed ones
+				width, ranged = p.Range+2*s.LookbackDelta, true // of smoothed ones
 			}
 		}
-		r := result{span: span.Milliseconds(), width: width.Milliseconds()}
+		r := result{span: span.Milliseconds(), width: width.Milliseconds(), ranged: ranged}
 		if n.Timestamp != nil { // it is evaluated once, and counts at each step
 			r.width = 0
 		}
@@ -106,6 +110,18 @@ func (r result) bytes(ls labels.Labels, e extent) int {
 		points += r.span / r.step
 	}
 	return lineBytes + 2*int(ls.ByteSize()) + int(points)*(pointBytes+2*e.histogram)
+}
+
+// windowBytes is the memory of the largest window of a series, about. Those of one series after the other use it.
+func (r result) windowBytes(e extent) int64 {
+	if !r.engine || !r.ranged {
+		return 0
+	}
+	samples := e.samples
+	if width := max(r.width, r.step); r.width > 0 && e.maxT-e.minT > 2*width { // where they are twice as many as on the average
+		samples = int64(float64(samples) * 2 * float64(width) / float64(e.maxT-e.minT))
+	}
+	return samples * int64(windowBytes+e.histogram)
 }
 
 // extent says of samples how many they are, and how large.

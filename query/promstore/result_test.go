@@ -63,3 +63,41 @@ func TestEngine_PointsAreTakenFromTheAccount(t *testing.T) {
 		}
 	}
 }
+
+// So is what a function over a range makes of a window: several times its samples, for one series at a time.
+func TestEngine_WindowsAreTakenFromTheAccount(t *testing.T) {
+	db := newDatabase(t, stores["memory"](t))
+	defer db.Close()
+	const samples = 8_000
+	for n := range 2 {
+		var written []sample
+		for i := range int64(samples) {
+			written = append(written, sample{engineStart + i*100, 1})
+		}
+		write(t, db, labels.FromStrings("__name__", "m", "n", fmt.Sprint(n)), written...)
+	}
+	engine := promstore.Engine{QueryEngine: newEngine(t)}
+	end := time.UnixMilli(engineStart + samples*100)
+	least := func(text string) (bytes int64) { // with which it is answered
+		for bytes = 256 << 10; ; bytes += 128 << 10 {
+			q, err := engine.NewRangeQuery(t.Context(), db, promql.NewPrometheusQueryOpts(false, 0), text, end, end.Add(time.Second), time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = q.Exec(withAccount(t, bytes)).Err
+			q.Close()
+			if err == nil {
+				return bytes
+			}
+			if !errors.Is(err, budget.ErrTooLarge) {
+				t.Fatalf("%s: %v", text, err)
+			}
+		}
+	}
+	small := least("max_over_time(m[10s])")
+	for _, text := range []string{"max_over_time(m[1h])", "sum(rate(m[1h]))", "max_over_time(m[1h] @ end())"} {
+		if large := least(text); large < small+64*samples || large > small+2*112*samples {
+			t.Errorf("%s takes %d bytes, with windows of 10 s it takes %d", text, large, small)
+		}
+	}
+}

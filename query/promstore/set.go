@@ -44,6 +44,7 @@ type set struct {
 	warnings annotations.Annotations
 
 	extent  extent // of the samples of the series being read
+	window  int64  // bytes taken for the largest window
 	encoder query.ChunkEncoder
 	pieces  []piece // of the series being read
 	slab    []byte  // what chunks are cut from
@@ -176,7 +177,12 @@ func (s *set) read(ls labels.Labels) (*series, error) {
 			return nil, err
 		}
 	}
-	if err := s.take(s.result.bytes(ls, s.extent)); err != nil {
+	size = s.result.bytes(ls, s.extent)
+	if window := s.result.windowBytes(s.extent); window > s.window {
+		size += int(window - s.window)
+		s.window = window
+	}
+	if err := s.take(size); err != nil {
 		return nil, err
 	}
 	// An error inside a series ends its points like their end does.
