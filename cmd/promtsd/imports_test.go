@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 		"adapter", "adapter/api", "adapter/bounds", "adapter/fair", "adapter/peer", "adapter/wire", "query", "query/budget", "query/promstore",
 		"mapping", "mapping/catalog", "mapping/families", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
 		"mapping/uid",
-		"store", "store/cellio", "store/pebble", "store/hbase", "store/hbase/client",
+		"store", "store/cellio", "store/instrument", "store/pebble", "store/hbase", "store/hbase/client",
 	},
 	"cmd/promtsd/promtest": {"store/storetest/child"},
 
@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"store/storetest":       {"store"},
 	"store/storetest/child": {},
 	"store/cellio":          {"store"},
+	"store/instrument":      {"store"},
 
 	"store/hbase/wire":      {},
 	"store/hbase/rpc":       {"store/hbase/wire"},

@@ -34,6 +34,7 @@ import (
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/instrument"
 )
 
 // serveFlags are the flags of serve.
@@ -189,6 +190,11 @@ func (f *serveFlags) serveStore(ctx context.Context, l *listener, o opened) (err
 		return err
 	}
 	o.condition = conditionOf(o.store)
+	instrumented, err := instrument.New(o.store, o.registry)
+	if err != nil {
+		return errors.Join(err, o.store.Close())
+	}
+	o.store = instrumented
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {

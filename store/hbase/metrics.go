@@ -9,12 +9,12 @@ import (
 
 // observer turns what the client tells into metrics.
 type observer struct {
-	inFlight          prometheus.Gauge
-	requestBytes      *prometheus.CounterVec
-	responseBytes     *prometheus.CounterVec
-	calls, verbs      *prometheus.HistogramVec
-	failures, retries *prometheus.CounterVec
-	moved             *prometheus.CounterVec
+	inFlight      prometheus.Gauge
+	requestBytes  *prometheus.CounterVec
+	responseBytes *prometheus.CounterVec
+	calls         *prometheus.HistogramVec
+	retries       *prometheus.CounterVec
+	moved         *prometheus.CounterVec
 }
 
 func newObserver(r prometheus.Registerer) (*observer, error) {
@@ -33,8 +33,6 @@ func newObserver(r prometheus.Registerer) (*observer, error) {
 		requestBytes:  counter("request_bytes_total", "Bytes of requests to HBase's servers, by method.", "method"),
 		responseBytes: counter("response_bytes_total", "Bytes of their answers, by method.", "method"),
 		calls:         seconds("request_duration_seconds", "Time of one request to one server, by method.", "method"),
-		verbs:         seconds("verb_duration_seconds", "Time of a verb with all its requests and repetitions.", "verb"),
-		failures:      counter("verb_failures_total", "Verbs that failed for good.", "verb"),
 		retries:       counter("retries_total", "Requests that were repeated, by verb and by what the server said.", "verb", "reason"),
 		moved:         counter("regions_moved_total", "Regions found at another place than before, or new.", "table"),
 	}
@@ -43,7 +41,7 @@ func newObserver(r prometheus.Registerer) (*observer, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		o.inFlight, o.requestBytes, o.responseBytes, o.calls, o.verbs, o.failures, o.retries, o.moved,
+		o.inFlight, o.requestBytes, o.responseBytes, o.calls, o.retries, o.moved,
 	} {
 		errs = append(errs, r.Register(c))
 	}
@@ -61,14 +59,6 @@ func (o *observer) Finished(method string, took time.Duration, size int, _ error
 	o.inFlight.Dec()
 	o.responseBytes.WithLabelValues(method).Add(float64(size))
 	o.calls.WithLabelValues(method).Observe(took.Seconds())
-}
-
-// Verb implements client.Observer.
-func (o *observer) Verb(verb string, took time.Duration, err error) {
-	o.verbs.WithLabelValues(verb).Observe(took.Seconds())
-	if err != nil {
-		o.failures.WithLabelValues(verb).Inc()
-	}
 }
 
 // Retry implements client.Observer.

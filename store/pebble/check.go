@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -14,9 +13,8 @@ import (
 
 // CheckAndPut implements store.Store. All checks of a call are made at one moment, or at two, if some are of log tables
 // and some are not.
-func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) (put []bool, err error) {
-	defer s.metrics.observe(verbCheckAndPut, time.Now(), &err)
-	put, err = s.checkAndPut(ctx, checks)
+func (s *Store) CheckAndPut(ctx context.Context, checks []store.Check) ([]bool, error) {
+	put, err := s.checkAndPut(ctx, checks)
 	if err != nil {
 		return nil, fmt.Errorf("check and put %d cells: %w", len(checks), err)
 	}

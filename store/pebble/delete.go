@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/promtsd/promtsd/store"
 )
@@ -17,8 +16,7 @@ const joinBytes = 128 << 20
 // DeleteRange implements store.RangeDeleter. Its space comes back by a compaction in the background, one for all ranges
 // that were dropped since the last. One that the end of the process cut short is not made up for at the next Open; then
 // the space comes back as the tree's own compactions reach it.
-func (s *Store) DeleteRange(ctx context.Context, table string, r store.Range) (err error) {
-	defer s.metrics.observe(verbDeleteRange, time.Now(), &err)
+func (s *Store) DeleteRange(ctx context.Context, table string, r store.Range) error {
 	if err := s.deleteRange(ctx, table, r); err != nil {
 		return fmt.Errorf("delete range of %s: %w", table, err)
 	}

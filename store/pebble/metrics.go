@@ -3,88 +3,22 @@ package pebble
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
 
-// The verbs of the store, as metrics name them.
-const (
-	verbTables      = "tables"
-	verbCreateTable = "create_table"
-	verbApply       = "apply"
-	verbGet         = "get"
-	verbScan        = "scan"
-	verbIncrement   = "increment"
-	verbCheckAndPut = "check_and_put"
-	verbDeleteRange = "delete_range"
-)
-
-// metrics counts what the store does, and reads out what the tree counts.
-type metrics struct {
-	registerer prometheus.Registerer
-	all        []prometheus.Collector
-
-	seconds      *prometheus.HistogramVec
-	errors       *prometheus.CounterVec
-	cellsWritten prometheus.Counter
-	cellsRead    prometheus.Counter
-	rowsRead     prometheus.Counter
-	rowsRejected prometheus.Counter
-}
-
-func newMetrics(s *Store, r prometheus.Registerer) (*metrics, error) {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	m := &metrics{
-		registerer: r,
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "promtsd_store_operation_duration_seconds",
-			Help:    "Time a call of the store took, by verb; of gets and scans with what the caller did with the rows.",
-			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
-		}, []string{"verb"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "promtsd_store_operation_errors_total", Help: "Calls of the store that ended in an error, by verb.",
-		}, []string{"verb"}),
-		cellsWritten: counter("promtsd_store_cells_written_total", "Mutations that batches applied."),
-		cellsRead:    counter("promtsd_store_cells_read_total", "Cells that gets and scans returned."),
-		rowsRead:     counter("promtsd_store_rows_read_total", "Rows that gets and scans returned."),
-		rowsRejected: counter("promtsd_store_rows_rejected_total", "Rows that the filter of a scan rejected."),
-	}
-	m.all = []prometheus.Collector{
-		m.seconds, m.errors, m.cellsWritten, m.cellsRead, m.rowsRead, m.rowsRejected, newTreeCollector(s),
-	}
+// register registers the numbers of the trees, and returns what takes them away again.
+func register(s *Store, r prometheus.Registerer) (unregister func(), err error) {
 	if r == nil {
-		return m, nil
+		return func() {}, nil
 	}
-	for i, c := range m.all {
-		if err := r.Register(c); err != nil {
-			m.all = m.all[:i]
-			m.unregister()
-			return nil, fmt.Errorf("register metrics of the store: %w", err)
-		}
+	c := newTreeCollector(s)
+	if err := r.Register(c); err != nil {
+		return nil, fmt.Errorf("register metrics of the store: %w", err)
 	}
-	return m, nil
-}
-
-func (m *metrics) unregister() {
-	if m.registerer == nil {
-		return
-	}
-	for _, c := range m.all {
-		m.registerer.Unregister(c)
-	}
-}
-
-// observe counts a call that began at start and ends now with *err.
-func (m *metrics) observe(verb string, start time.Time, err *error) {
-	m.seconds.WithLabelValues(verb).Observe(time.Since(start).Seconds())
-	if *err != nil {
-		m.errors.WithLabelValues(verb).Inc()
-	}
+	return func() { r.Unregister(c) }, nil
 }
 
 // treeMetric is one number of a tree.

@@ -54,15 +54,15 @@ type Config struct {
 // Store is a store.Store and a store.RangeDeleter on one directory. Close must be called once, and not from within a
 // loop over a Scan.
 type Store struct {
-	cfg     Config
-	data    *tree
-	log     atomic.Pointer[tree] // of the log tables; nil until there is one
-	lock    *lsm.Lock
-	disk    vfs.FS
-	logger  *slog.Logger
-	metrics *metrics
-	health  *health
-	pending pendingWrites
+	cfg        Config
+	data       *tree
+	log        atomic.Pointer[tree] // of the log tables; nil until there is one
+	lock       *lsm.Lock
+	disk       vfs.FS
+	logger     *slog.Logger
+	unregister func() // takes the metrics away
+	health     *health
+	pending    pendingWrites
 
 	catalogMu sync.Mutex              // held while tables are made
 	catalog   atomic.Pointer[catalog] // replaced, never changed
@@ -181,7 +181,7 @@ func (s *Store) load() error {
 			return err
 		}
 	}
-	s.metrics, err = newMetrics(s, s.cfg.Registerer)
+	s.unregister, err = register(s, s.cfg.Registerer)
 	return err
 }
 
@@ -299,7 +299,7 @@ func (s *Store) Close() error {
 
 func (s *Store) close() error {
 	s.calls.Wait()
-	s.metrics.unregister()
+	s.unregister()
 	s.commits.Wait()
 	s.watches.Wait()
 	s.clearLog()

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -20,17 +19,14 @@ const checkEvery = 256
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error] {
 	return func(yield func(store.Row, error) bool) {
-		var err error
-		defer s.metrics.observe(verbGet, time.Now(), &err)
-		err = s.read(ctx, g.Table, g.Columns, func(r *reader) error {
+		err := s.read(ctx, g.Table, g.Columns, func(r *reader) error {
 			if err := checkRows(g.Rows); err != nil {
 				return err
 			}
 			return r.get(g.Rows, yield)
 		})
 		if err != nil {
-			err = fmt.Errorf("get %d rows of %s: %w", len(g.Rows), g.Table, err)
-			yield(store.Row{}, err)
+			yield(store.Row{}, fmt.Errorf("get %d rows of %s: %w", len(g.Rows), g.Table, err))
 		}
 	}
 }
@@ -38,9 +34,7 @@ func (s *Store) Get(ctx context.Context, g store.Get) iter.Seq2[store.Row, error
 // Scan implements store.Store.
 func (s *Store) Scan(ctx context.Context, sc store.Scan) iter.Seq2[store.Row, error] {
 	return func(yield func(store.Row, error) bool) {
-		var err error
-		defer s.metrics.observe(verbScan, time.Now(), &err)
-		err = s.read(ctx, sc.Table, sc.Columns, func(r *reader) error {
+		err := s.read(ctx, sc.Table, sc.Columns, func(r *reader) error {
 			if err := checkRanges(sc.Ranges); err != nil {
 				return err
 			}
@@ -48,8 +42,7 @@ func (s *Store) Scan(ctx context.Context, sc store.Scan) iter.Seq2[store.Row, er
 			return r.scan(sc.Ranges, yield)
 		})
 		if err != nil {
-			err = fmt.Errorf("scan %s: %w", sc.Table, err)
-			yield(store.Row{}, err)
+			yield(store.Row{}, fmt.Errorf("scan %s: %w", sc.Table, err))
 		}
 	}
 }
@@ -94,12 +87,7 @@ func (s *Store) read(ctx context.Context, table string, columns []store.Column, 
 	if r.it, err = s.treeOf(t).db.NewIter(&lsm.IterOptions{LowerBound: r.lower, UpperBound: r.upper}); err != nil {
 		return classify(err)
 	}
-	defer func() {
-		_ = r.it.Close() // its error was returned where it came up
-		s.metrics.rowsRead.Add(float64(r.rows))
-		s.metrics.cellsRead.Add(float64(r.cellsRead))
-		s.metrics.rowsRejected.Add(float64(r.rejected))
-	}()
+	defer func() { _ = r.it.Close() }() // its error was returned where it came up
 	return f(r)
 }
 
@@ -144,7 +132,7 @@ type reader struct {
 	unsorted     bool   // the cells are not in the order of their qualifiers
 	steps        int
 
-	rows, cellsRead, rejected int
+	rows int // so far
 }
 
 // bounds sets lower and upper to the keys of [start, stop); empty ones are the ends of the table.
@@ -201,7 +189,6 @@ func (r *reader) scanRange(yield func(store.Row, error) bool) (more bool, err er
 		key := r.it.Key()
 		r.prefix = append(r.prefix[:0], key[:splitKey(key)]...)
 		if r.match != nil && !r.match(r.prefix[1:len(r.prefix)-1]) {
-			r.rejected++
 			if err := r.step(); err != nil {
 				return false, err
 			}
@@ -308,7 +295,6 @@ func (r *reader) wants(family byte, column []byte) bool {
 
 func (r *reader) yield(yield func(store.Row, error) bool) bool {
 	r.rows++
-	r.cellsRead += len(r.cells)
 	n := len(r.prefix) - 1
 	return yield(store.Row{Key: r.prefix[1:n:n], Cells: r.cells}, nil)
 }

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/promtsd/promtsd/store"
 )
 
 // Tables implements store.Store.
 func (s *Store) Tables(ctx context.Context) (tables []store.Table, err error) {
-	defer s.metrics.observe(verbTables, time.Now(), &err)
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
@@ -25,8 +23,7 @@ func (s *Store) Tables(ctx context.Context) (tables []store.Table, err error) {
 }
 
 // CreateTable implements store.Store.
-func (s *Store) CreateTable(ctx context.Context, t store.Table) (err error) {
-	defer s.metrics.observe(verbCreateTable, time.Now(), &err)
+func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
 	if err := s.createTable(ctx, t); err != nil {
 		return fmt.Errorf("create table %q: %w", t.Name, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -20,8 +19,7 @@ const (
 )
 
 // Apply implements store.Store. The whole batch takes effect, or nothing of it.
-func (s *Store) Apply(ctx context.Context, b *store.Batch) (err error) {
-	defer s.metrics.observe(verbApply, time.Now(), &err)
+func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	if err := s.apply(ctx, b); err != nil {
 		return fmt.Errorf("apply batch of %d mutations: %w", b.Len(), err)
 	}
@@ -61,16 +59,12 @@ func (s *Store) apply(ctx context.Context, b *store.Batch) error {
 		s.pending.leave(size)
 		return err
 	}
-	err = s.write(ctx, size, func() error {
+	return s.write(ctx, size, func() error {
 		if e.deleteTimes != nil {
 			return e.tree.commitDeletes(e.batch, e.deleteTimes)
 		}
 		return e.tree.commit(e.batch)
 	})
-	if err == nil {
-		s.metrics.cellsWritten.Add(float64(b.Len()))
-	}
-	return err
 }
 
 // encoder turns mutations into a batch of a tree.
@@ -185,7 +179,6 @@ func (e *encoder) use(name string) error {
 
 // Increment implements store.Store.
 func (s *Store) Increment(ctx context.Context, c store.Coord, delta int64) (sum int64, err error) {
-	defer s.metrics.observe(verbIncrement, time.Now(), &err)
 	if err := s.begin(ctx); err != nil {
 		return 0, fmt.Errorf("increment: %w", err)
 	}

@@ -55,7 +55,7 @@ func (c *Client) tableRequest(table string) *wire.TableRequest {
 // Tables lists the user's tables by name, sorted.
 func (c *Client) Tables(ctx context.Context) ([]string, error) {
 	var tables []string
-	err := c.verb(ctx, "list", func(ctx context.Context) error {
+	err := c.withTimeout(ctx, func(ctx context.Context) error {
 		return c.askMaster(ctx, c.attempt("list", "", nil), wire.MethodGetTableNames, &wire.ListTablesRequest{},
 			func(answer []byte) error {
 				names, err := wire.ParseGetTableNamesResponse(answer)
@@ -72,7 +72,7 @@ func (c *Client) Tables(ctx context.Context) ([]string, error) {
 
 // Describe returns the schema of a table, or ErrNoTable.
 func (c *Client) Describe(ctx context.Context, table string) (schema wire.TableSchema, err error) {
-	err = c.verb(ctx, "describe", func(ctx context.Context) error {
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		a := c.attempt("describe", table, nil)
 		var schemas []wire.TableSchema
 		err := c.askMaster(ctx, a, wire.MethodGetTableDescriptors,
@@ -95,7 +95,7 @@ func (c *Client) Describe(ctx context.Context, table string) (schema wire.TableS
 
 // TableState tells whether a table serves, or ErrNoTable.
 func (c *Client) TableState(ctx context.Context, table string) (state wire.TableState, err error) {
-	err = c.verb(ctx, "table state", func(ctx context.Context) error {
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		a := c.attempt("table state", table, nil)
 		found := false
 		err := c.repeat(ctx, a, func(ctx context.Context) error {
@@ -117,7 +117,7 @@ func (c *Client) TableState(ctx context.Context, table string) (state wire.Table
 
 // SetBalancer turns the balancer, which moves regions between servers, on or off, and returns what it was.
 func (c *Client) SetBalancer(ctx context.Context, on bool) (was bool, err error) {
-	err = c.verb(ctx, "balancer", func(ctx context.Context) error {
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		return c.askMaster(ctx, c.change("balancer", "", nil), wire.MethodSetBalancerRunning,
 			&wire.SetBalancerRequest{On: on, Synchronous: true}, func(answer []byte) (err error) {
 				was, err = wire.ParseSetBalancerResponse(answer)
@@ -129,7 +129,7 @@ func (c *Client) SetBalancer(ctx context.Context, on bool) (was bool, err error)
 
 // Cluster is the master's view of the cluster: its servers, and how many regions are on the move.
 func (c *Client) Cluster(ctx context.Context) (status wire.ClusterStatus, err error) {
-	err = c.verb(ctx, "cluster status", func(ctx context.Context) error {
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		return c.askMaster(ctx, c.attempt("cluster status", "", nil), wire.MethodGetClusterStatus,
 			wire.ClusterStatusRequest{}, func(answer []byte) (err error) {
 				status, err = wire.ParseGetClusterStatusResponse(answer)

@@ -25,7 +25,7 @@ func (c *Client) CompactTable(ctx context.Context, table string, major bool) err
 func (c *Client) eachRegion(
 	ctx context.Context, verb, table, method string, request func(region []byte) wire.Message,
 ) error {
-	return c.verb(ctx, verb, func(ctx context.Context) error {
+	return c.withTimeout(ctx, func(ctx context.Context) error {
 		a := c.change(verb, table, nil)
 		for row := []byte(nil); ; row = a.region.End {
 			a.row, a.tried = row, 0
@@ -57,7 +57,7 @@ func (c *Client) Merge(ctx context.Context, a, b *Region) error {
 // Move moves a region to a server, and returns when it is open there. Without a Host the master chooses.
 func (c *Client) Move(ctx context.Context, region *Region, to wire.ServerName) error {
 	defer c.locator.forget(region.Table)
-	return c.verb(ctx, "move", func(ctx context.Context) error {
+	return c.withTimeout(ctx, func(ctx context.Context) error {
 		return c.askMaster(ctx, c.change("move", region.Table, region.Start), wire.MethodMoveRegion,
 			&wire.MoveRegionRequest{Encoded: region.Encoded(), To: to}, func([]byte) error { return nil })
 	})

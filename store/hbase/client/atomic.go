@@ -48,7 +48,7 @@ func (c *Client) Increment(ctx context.Context, at Coord, delta int64) (int64, e
 	block := wire.AppendCell(nil, at.Row, at.Family, at.Qualifier, wire.LatestTimestamp, wire.CellPut, value[:])
 	request := wire.MutateRequest{Mutation: wire.Mutation{Type: wire.Increment, Cells: 1}}
 	var sum int64
-	err := c.verb(ctx, "increment", func(ctx context.Context) error {
+	err := c.withTimeout(ctx, func(ctx context.Context) error {
 		a := c.change("increment", at.Table, at.Row)
 		return c.onRow(ctx, a, func(ctx context.Context, region *Region, conn *rpc.Conn) error {
 			return mutate(ctx, conn, region, &request, block, func(r *rpc.Response, answer *wire.MutateResponse) error {
@@ -106,7 +106,7 @@ var errChanged = errors.New("the answer was lost, and the cell holds neither the
 // write the same value over the same one may then both be told that they did. If it is still as expected, the put is
 // repeated. If it holds something else it cannot be known who was first, and the error says so.
 func (c *Client) CheckAndPut(ctx context.Context, check Check) (done bool, err error) {
-	err = c.verb(ctx, "check and put", func(ctx context.Context) error {
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		done, err = c.checkAndPut(ctx, &check)
 		return err
 	})
@@ -120,7 +120,7 @@ const checksAtOnce = 64
 // different cells. When it fails, with the error of one of them, any may have been done.
 func (c *Client) CheckAndPutAll(ctx context.Context, checks []Check) (done []bool, err error) {
 	done = make([]bool, len(checks))
-	err = c.verb(ctx, "check and put", func(ctx context.Context) error {
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		var wg sync.WaitGroup

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/promtsd/promtsd/store/hbase/rpc"
 	"github.com/promtsd/promtsd/store/hbase/wire"
@@ -32,7 +31,6 @@ type Batch struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	table  string
-	start  time.Time
 
 	parts parts
 	open  int // bytes in blocks that are not sent yet
@@ -97,9 +95,8 @@ func (c *Client) NewBatch(ctx context.Context, table string) (*Batch, error) {
 	if c.pool.life.Err() != nil {
 		return nil, &Error{Verb: "put", Table: table, Class: ErrClosed}
 	}
-	start := time.Now()
 	ctx, cancel := c.bounded(ctx)
-	return &Batch{c: c, ctx: ctx, cancel: cancel, table: table, start: start}, nil
+	return &Batch{c: c, ctx: ctx, cancel: cancel, table: table}, nil
 }
 
 // Put adds a cell. The timestamp is in milliseconds and not 0: the server's clock would not be the same at every
@@ -223,7 +220,6 @@ func (b *Batch) Flush() error {
 	if e, ok := errors.AsType[*Error](b.err); ok && b.applied.Load() {
 		e.MayHaveApplied = true
 	}
-	b.c.cfg.Observer.Verb("put", time.Since(b.start), b.err)
 	return b.err
 }
 

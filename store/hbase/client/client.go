@@ -55,7 +55,7 @@ func (c *Client) Timeout() time.Duration { return c.cfg.OperationTimeout }
 // ClusterID is the id the cluster gave itself when it was set up.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	var id string
-	err := c.verb(ctx, "cluster id", func(ctx context.Context) error {
+	err := c.withTimeout(ctx, func(ctx context.Context) error {
 		return c.repeat(ctx, c.attempt("cluster id", "", nil), func(ctx context.Context) (err error) {
 			ctx, cancel := c.living(ctx)
 			defer cancel()
@@ -72,7 +72,7 @@ func (c *Client) ClusterID(ctx context.Context) (string, error) {
 // moment. A scan that is to run in parallel is cut along them.
 func (c *Client) Regions(ctx context.Context, table string) ([]*Region, error) {
 	var regions []*Region
-	err := c.verb(ctx, "locate", func(ctx context.Context) error {
+	err := c.withTimeout(ctx, func(ctx context.Context) error {
 		return c.repeat(ctx, c.attempt("locate", table, nil), func(ctx context.Context) (err error) {
 			ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
 			defer cancel()
@@ -137,14 +137,11 @@ func nonce() uint64 {
 	}
 }
 
-// verb runs a verb: it bounds the time and tells the observer of the end.
-func (c *Client) verb(ctx context.Context, name string, run func(ctx context.Context) error) error {
+// withTimeout runs a verb within Config.OperationTimeout.
+func (c *Client) withTimeout(ctx context.Context, run func(ctx context.Context) error) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	start := time.Now()
-	err := run(ctx)
-	c.cfg.Observer.Verb(name, time.Since(start), err)
-	return err
+	return run(ctx)
 }
 
 // bounded makes a context that ends after Config.OperationTimeout, if ctx does not end before.

@@ -125,8 +125,6 @@ func positive[T int | time.Duration](v *T, def T) {
 type Observer interface {
 	// Observer is told of each request to a server, its bytes, and its end: what is in flight is their difference.
 	rpc.Observer
-	// Verb is told of the end of each verb as its caller sees it: one batch, one get of any number of rows, one scan.
-	Verb(verb string, took time.Duration, err error)
 	// Retry is told that a request is repeated. reason is the simple name of an exception of the server, or
 	// "connection", "timeout", "no server" or "lookup".
 	Retry(verb, reason string)
@@ -138,6 +136,5 @@ type nobody struct{}
 
 func (nobody) Started(string, int)                        {}
 func (nobody) Finished(string, time.Duration, int, error) {}
-func (nobody) Verb(string, time.Duration, error)          {}
 func (nobody) Retry(string, string)                       {}
 func (nobody) Moved(string, int)                          {}

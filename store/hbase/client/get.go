@@ -33,7 +33,7 @@ const (
 // Row.
 func (c *Client) Get(ctx context.Context, g Get) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		err := c.verb(ctx, "get", func(ctx context.Context) error {
+		err := c.withTimeout(ctx, func(ctx context.Context) error {
 			return c.get(ctx, &g, func(row Row) bool { return yield(row, nil) })
 		})
 		if err != nil {

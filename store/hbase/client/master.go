@@ -68,7 +68,7 @@ func (c *Client) callMaster(
 
 // procedure makes a call that starts a procedure of the master, and waits for its end.
 func (c *Client) procedure(ctx context.Context, verb, table, method string, request wire.Message) error {
-	return c.verb(ctx, verb, func(ctx context.Context) error {
+	return c.withTimeout(ctx, func(ctx context.Context) error {
 		a := c.change(verb, table, nil)
 		var id uint64
 		var started bool

@@ -72,9 +72,8 @@ func (o *inFlight) Finished(method string, _ time.Duration, _ int, _ error) {
 	}
 }
 
-func (o *inFlight) Verb(string, time.Duration, error) {}
-func (o *inFlight) Retry(string, string)              {}
-func (o *inFlight) Moved(string, int)                 {}
+func (o *inFlight) Retry(string, string) {}
+func (o *inFlight) Moved(string, int)    {}
 
 // What is known of a large table is bounded, and what is needed is found all the same.
 func TestLargeTable_IsKnownInPart(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/promtsd/promtsd/store/hbase/rpc"
 	"github.com/promtsd/promtsd/store/hbase/wire"
@@ -51,10 +50,7 @@ const (
 // an empty Row.
 func (c *Client) Scan(ctx context.Context, s Scan) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		start := time.Now()
-		err := c.scan(ctx, &s, func(row Row) bool { return yield(row, nil) })
-		c.cfg.Observer.Verb("scan", time.Since(start), err)
-		if err != nil {
+		if err := c.scan(ctx, &s, func(row Row) bool { return yield(row, nil) }); err != nil {
 			yield(Row{}, err)
 		}
 	}
