@@ -81,6 +81,10 @@ type Handler struct {
 	config Config
 	engine *promql.Engine
 	gate   gate // of its queries
+	calls  calls
+
+	cardinalities cardinalities
+
 	parse  parser.Parser
 	router *route.Router // the module's
 	otlp   http.Handler  // nil: not served
@@ -139,7 +143,8 @@ func New(c Config) (*Handler, error) {
 	known := enabled.registry(c)
 	parse := bounds.Parser{Parser: parser.NewParser(enabled.parser()), MaxBytes: c.MaxQueryBytes}
 	h := &Handler{config: c, start: c.Now(), parse: parse, router: route.New(), told: rate.Sometimes{Interval: tellEvery}}
-	h.gate = newGate(c.MaxConcurrency)
+	h.gate, h.calls = newGate(c.MaxConcurrency), newCalls()
+	h.cardinalities.turn = make(chan struct{}, 1)
 	h.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:             c.Logger,
 		Reg:                c.Registerer,
@@ -223,20 +228,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "status/tsdb":
 		serve = h.serveCardinality
 	case path == "metadata":
-		serve = h.serveMetadata
+		serve = h.calls.inTurn(h.serveMetadata)
 	case path == "targets/metadata":
-		serve = h.serveTargetMetadata
+		serve = h.calls.inTurn(h.serveTargetMetadata)
 	case path == "otlp/v1/metrics":
 		serve = h.otlp.ServeHTTP
 	case path == "notifications/live": // for as long as the client stays
 		serve(w, r)
 		return
 	default: // the module's handlers set the headers for foreign origins themselves
-		withFailures(serve)(w, r)
+		if serve = withFailures(serve); isCall(path) {
+			serve = h.calls.inTurn(serve)
+		}
+		serve(w, r)
 		return
 	}
 	httputil.SetCORS(w, h.config.Origins, r)
 	serve(w, r)
+}
+
+// isCall says whether a path of the module's handlers reads the index and is no query.
+func isCall(path string) bool {
+	return path == "series" || path == "labels" || path == "query_exemplars" || strings.HasPrefix(path, "label/")
 }
 
 // served says whether a path, below Prefix, is. It lists what of the module's is exposed, so that a new version of the module

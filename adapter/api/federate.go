@@ -38,6 +38,12 @@ const tellEvery = 10 * time.Second
 // that one of match[] selects, in an exposition format. Native histograms with exponential buckets are in those of protobuf
 // only.
 func (h *Handler) Federate(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
+	defer cancel()
+	h.calls.inTurn(h.federate)(w, r.WithContext(ctx))
+}
+
+func (h *Handler) federate(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, "error parsing form values: "+err.Error(), http.StatusBadRequest)
 		return
@@ -47,9 +53,7 @@ func (h *Handler) Federate(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
-	defer cancel()
-	latest, warnings, err := h.latest(ctx, selectors)
+	latest, warnings, err := h.latest(r.Context(), selectors)
 	if err != nil {
 		code, _, mayPass := failureOf(err)
 		if !mayPass && !errors.Is(err, query.ErrLimit) && !errors.Is(err, budget.ErrTooLarge) {

@@ -11,8 +11,8 @@ import (
 // gate bounds the queries that run at a time, and those of one client. Some of its places are for small queries only, so that those are answered while
 // large ones run, and wait for memory:
 //
-//	| any query               | small |
-//	|<- 3/4 ----------------->|<-1/4->|
+//	| any query               | small            |
+//	|<- busy(), 3/4 at most ->|<- 1/4 at least ->|
 //
 // That a query is large is known beforehand (queryCost), or when it has taken more memory than a small one may. Then it goes
 // on if there is a place for large ones; else it gives up its place and its memory, and begins again when there is.
@@ -25,7 +25,7 @@ type gate struct {
 }
 
 func newGate(places int) gate {
-	return gate{fair.NewPlaces(places), fair.NewPlaces(max(1, places-max(1, places/4)))}
+	return gate{fair.NewPlaces(places), fair.NewPlaces(max(1, min(places-max(1, places/4), busy())))}
 }
 
 // errBeginAgain ends a query that turned out to be large when there was no place for large ones.

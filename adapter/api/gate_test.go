@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,8 +56,9 @@ func (emptySet) Close()            {}
 // Large queries run as far as there are places for them, wait without any place or memory, and are all answered; small ones
 // are answered meanwhile. Those of one client leave places to large ones of others.
 func TestHandler_AnswersSmallQueriesBesideLargeOnes(t *testing.T) {
-	t.Run("of many clients", func(t *testing.T) { testLargeQueries(t, func(i int) string { return fmt.Sprint(i) }, 15) })
-	t.Run("of one client", func(t *testing.T) { testLargeQueries(t, func(int) string { return "" }, 11) })
+	large := min(15, max(4, 2*runtime.GOMAXPROCS(0)))
+	t.Run("of many clients", func(t *testing.T) { testLargeQueries(t, func(i int) string { return fmt.Sprint(i) }, large) })
+	t.Run("of one client", func(t *testing.T) { testLargeQueries(t, func(int) string { return "" }, large*3/4) })
 }
 
 // testLargeQueries asks large queries, each as a client, of which so many run.
@@ -102,4 +104,47 @@ func testLargeQueries(t *testing.T, client func(i int) string, running int) {
 	if held := b.Held(); held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
+}
+
+// Calls for labels that last leave processors to others: some run, the others wait, and end with their clients.
+func TestHandler_BoundsCallsAtATime(t *testing.T) {
+	source := &slowLabels{began: make(chan struct{}, 100), mayEnd: make(chan struct{})}
+	h := newHandler(t, func(c *api.Config) { c.Queryable = promstore.New(promstore.Config{Querier: source}) })
+	ask := func(ctx context.Context, client string) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(mapping.WithSender(ctx, client), "GET", "/api/v1/label/a/values", nil))
+		return w.Code
+	}
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if code := ask(t.Context(), fmt.Sprint(i)); code != http.StatusOK {
+				t.Errorf("got %d", code)
+			}
+		})
+	}
+	most := max(4, 2*runtime.GOMAXPROCS(0))
+	for range most {
+		<-source.began
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask(gone, "gone")
+	time.Sleep(20 * time.Millisecond)
+	if more := len(source.began); more > 0 {
+		t.Errorf("%d calls run beyond the %d", more, most)
+	}
+	close(source.mayEnd)
+	wg.Wait()
+}
+
+type slowLabels struct {
+	failing
+	began, mayEnd chan struct{}
+}
+
+func (s *slowLabels) LabelValues(context.Context, string, int64, int64, int, []*labels.Matcher) ([]string, error) {
+	s.began <- struct{}{}
+	<-s.mayEnd
+	return nil, nil
 }

@@ -43,7 +43,7 @@ func (r *Reader) Cardinality(ctx context.Context, mint, maxt int64, limits Limit
 	}
 	t := tally{s: s, tags: make(map[mapping.UID]map[mapping.UID]int)}
 	if s.road == MemoryRoad {
-		err = t.countPostings()
+		err = t.countPostings(ctx)
 	} else {
 		err = t.countSeries(ctx)
 	}
@@ -60,7 +60,7 @@ type tally struct {
 	tags map[mapping.UID]map[mapping.UID]int // by tagk, 0 for the metric, then tagv
 }
 
-func (t *tally) countPostings() error {
+func (t *tally) countPostings(ctx context.Context) error {
 	m, shelf := t.s.r.Memory, t.s.shelf
 	m.mu.RLock()
 	keys := []mapping.UID{0}
@@ -70,6 +70,9 @@ func (t *tally) countPostings() error {
 	m.mu.RUnlock()
 	for _, key := range keys {
 		t.countLists(key)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := t.s.take(len(t.tags[key]) * pairBytes); err != nil {
 			return err
 		}

@@ -218,8 +218,12 @@ func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf, alone b
 		return false, nil
 	}
 	double := s.shelf.double || len(of.keys) > 1 // a series may have several values
+	looked := 0
 	for _, lists := range postings {
 		for value, list := range lists {
+			if looked++; looked%1024 == 0 && ctx.Err() != nil {
+				return true, ctx.Err()
+			}
 			if !within.contain(list, func(number uint32) bool {
 				return s.shelf.active(number, s.first, s.last) && (alone || s.p.passes(s.shelf.tsuid(number))) &&
 					(!double || of.value(s.shelf.tsuid(number)) == value)
@@ -232,6 +236,7 @@ func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf, alone b
 			// The texts may have to be read from the store. What is added meanwhile need not be met.
 			m.mu.RUnlock()
 			err := c.lookUp(ctx)
+			s.pageSize = min(pageSize, 2*s.pageSize)
 			m.mu.RLock()
 			if err != nil {
 				return true, err

@@ -98,10 +98,10 @@ type Result struct {
 }
 
 // pageSize is how many TSUIDs are compared at a time: the texts that the comparison needs are then read together. Where
-// few of them are enough it is fewPageSize.
+// few of them are enough it is fewPageSize at first, and doubles.
 const (
 	pageSize    = 4096
-	fewPageSize = 64
+	fewPageSize = 8
 )
 
 // Select returns the series that match all matchers and may have samples from mint to maxt, inclusive, in
@@ -397,6 +397,9 @@ func (s *selection) read(ctx context.Context, src source) error {
 
 // flush compares the TSUIDs of the page and hands on those that match.
 func (s *selection) flush(ctx context.Context) error {
+	if err := ctx.Err(); err != nil { // what is in memory is read without it
+		return err
+	}
 	matched, err := s.p.match(ctx, s.page, s.ends)
 	switch {
 	case err != nil:
@@ -406,6 +409,7 @@ func (s *selection) flush(ctx context.Context) error {
 		err = s.each(ctx, matched, nil)
 	}
 	s.page, s.ends = s.page[:0], s.ends[:0]
+	s.pageSize = min(pageSize, 2*s.pageSize)
 	return err
 }
 
