@@ -50,6 +50,9 @@ func last(t *testing.T, instructions []dockerInstruction, verb string) string {
 // TestDockerfile_BuildsAStaticBinary runs the image's own build command, here rather than in a container, and looks at
 // what comes out: an empty image has no loader and no libraries.
 func TestDockerfile_BuildsAStaticBinary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it builds promtsd once more")
+	}
 	const target = "/out/promtsd"
 	command := ""
 	for _, in := range readDockerfile(t) {

@@ -20,9 +20,13 @@ import (
 
 // Prometheus returns the path of a Prometheus server built from the version that testdata/prometheus/go.mod requires.
 // The first call on a machine builds it, which takes minutes; later ones, in this process or another, find it in the
-// user's cache directory under a name that changes with the version, its dependencies and the Go toolchain.
+// user's cache directory under a name that changes with the version, its dependencies and the Go toolchain. With -short
+// the test is skipped.
 func Prometheus(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it needs a Prometheus")
+	}
 	path, err := prometheusBinary(t)
 	if err != nil {
 		t.Fatalf("provide a prometheus binary: %v", err)

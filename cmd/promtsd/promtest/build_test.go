@@ -9,6 +9,9 @@ import (
 )
 
 func TestPrometheus_IsBuiltOnceForAllWhoAsk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it needs a Prometheus")
+	}
 	const askers = 4
 	var paths [askers]string
 	// The subtests run at once, as test binaries do; the outer Run returns when all have ended.

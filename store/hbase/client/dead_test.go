@@ -13,9 +13,6 @@ import (
 
 // A region server is killed and another one frozen under writers and readers: all that was acknowledged is there.
 func TestServersDieUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	cluster := hbasetest.Distributed(t, hbasetest.Config{
 		RegionServers: 2,
 		Site: map[string]string{

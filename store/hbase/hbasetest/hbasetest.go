@@ -14,7 +14,7 @@
 //
 // Java (a JDK, 11 or later) and Maven have to be installed. Maven fetches the servers into the user's cache directory
 // once per machine and version. Where Java or Maven is missing tests are skipped with a line that says so, or fail
-// when the environment variable CI is set; everything else that goes wrong fails the test. Every process ends with its
+// when the environment variable CI is set; with -short they are skipped; everything else that goes wrong fails the test. Every process ends with its
 // test, or with the test binary if that dies first, and the ends of the logs are printed where the test failed.
 package hbasetest
 
@@ -43,10 +43,13 @@ func Available() error {
 	return nil
 }
 
-// Require skips the test if HBase is not Available, or fails it where the environment variable CI is set: there a test
-// that does not run is not a test that passed. Whatever starts a server calls it first.
+// Require skips the test with -short, and if HBase is not Available, or fails it where the environment variable CI is
+// set: there a test that does not run is not a test that passed. Whatever starts a server calls it first.
 func Require(t testing.TB) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it needs HBase")
+	}
 	err := Available()
 	if err == nil {
 		return

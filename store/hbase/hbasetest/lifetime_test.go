@@ -63,6 +63,9 @@ func TestStandalone_DiesWithTheTestBinary(t *testing.T) {
 }
 
 func TestRequire_SaysWhatIsMissing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short requires nothing")
+	}
 	t.Setenv("PATH", t.TempDir())
 	for _, c := range []struct{ ci, want string }{{"", "skip"}, {"false", "skip"}, {"true", "fatal"}} {
 		t.Setenv("CI", c.ci)
