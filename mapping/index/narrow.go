@@ -110,13 +110,61 @@ func (c candidates) contain(list []uint32, f func(number uint32) bool) bool {
 	return meet(list, c.numbers, f)
 }
 
+// judgedBytes is what judging a value takes.
+const judgedBytes = 64
+
 // narrow finds series among which are all that pass p: by the metrics and tags whose values are known, the rarest first, and
 // by those that have few enough values to judge them all. For the other tags, and repeated ones, the caller must look at the
-// TSUIDs, and at their days.
-func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate) (candidates, error) {
+// TSUIDs, and at their days. take is told of memory before it is used.
+func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate, take func(bytes int) error) (candidates, error) {
+	terms, total := m.knownTerms(s, p)
+	if err := take(intersectingBytes(terms)); err != nil {
+		return candidates{}, err
+	}
+	found, all := intersectAll(terms)
+	for _, test := range p.tags {
+		size := len(found)
+		if all {
+			size = total
+		}
+		if test.closed || test.absent {
+			continue
+		}
+		judged := m.fewValues(s, test.keys, size/worthJudging)
+		if judged == nil {
+			continue
+		}
+		if err := take(len(judged) * judgedBytes); err != nil {
+			return candidates{}, err
+		}
+		// The texts may have to be read from the store. What is added meanwhile need not be found.
+		if err := test.judge(ctx, p.uids, judged); err != nil {
+			return candidates{}, err
+		}
+		test.judged = true
+		m.mu.RLock()
+		t := s.term(test)
+		m.mu.RUnlock()
+		terms = []term{t}
+		if !all {
+			terms = append(terms, term{[][]uint32{found}, len(found)})
+		}
+		if err := take(intersectingBytes(terms)); err != nil {
+			return candidates{}, err
+		}
+		found, all = intersectAll(terms)
+	}
+	if all {
+		return candidates{first: total}, nil
+	}
+	return candidates{numbers: found}, nil
+}
+
+// knownTerms are the terms of the metrics and tags of p whose values are known, and how many series there are. What is appended to
+// their lists later does not matter.
+func (m *Memory) knownTerms(s *shelf, p *predicate) (terms []term, total int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	var terms []term
 	if p.metrics != nil {
 		var t term
 		for _, u := range p.metrics {
@@ -131,42 +179,25 @@ func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate) (candidates
 			terms = append(terms, s.term(test))
 		}
 	}
-	found, all := intersectAll(terms)
-	for _, test := range p.tags {
-		values := 0
-		for _, key := range test.keys {
-			values += len(s.tags[key])
-		}
-		size := len(found)
-		if all {
-			size = s.len()
-		}
-		if test.closed || test.absent || values > size/worthJudging {
-			continue
-		}
-		var judged []mapping.UID
-		for _, key := range test.keys {
-			judged = s.values(judged, key)
-		}
-		// The texts may have to be read from the store. What is added meanwhile need not be found.
-		m.mu.RUnlock()
-		err := test.judge(ctx, p.uids, judged)
-		m.mu.RLock()
-		if err != nil {
-			return candidates{}, err
-		}
-		test.judged = true
-		t := s.term(test)
-		if all {
-			found, all = t.union(), false
-		} else {
-			found, _ = intersectAll([]term{{[][]uint32{found}, len(found)}, t})
-		}
+	return terms, s.len()
+}
+
+// fewValues are the values of some tagks, nil if they are more than most.
+func (m *Memory) fewValues(s *shelf, keys []mapping.UID, most int) []mapping.UID {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n := 0
+	for _, key := range keys {
+		n += len(s.tags[key])
 	}
-	if all {
-		return candidates{first: s.len()}, nil
+	if n > most {
+		return nil
 	}
-	return candidates{numbers: found}, nil
+	values := make([]mapping.UID, 0, n)
+	for _, key := range keys {
+		values = s.values(values, key)
+	}
+	return values
 }
 
 // keptFrom is the first day, from one on, that is of interest.
@@ -187,6 +218,21 @@ func (s *shelf) term(test *tagTest) (t term) {
 		}
 	}
 	return t
+}
+
+// intersectingBytes is the memory that intersectAll takes at most.
+func intersectingBytes(terms []term) (bytes int) {
+	const numberBytes = 4
+	if len(terms) == 0 {
+		return 0
+	}
+	least := slices.MinFunc(terms, func(a, b term) int { return cmp.Compare(a.size, b.size) }).size
+	for _, t := range terms {
+		if len(t.lists) > 1 && t.size <= worthUniting*least {
+			bytes += t.size * numberBytes
+		}
+	}
+	return bytes + (len(terms)-1)*least*numberBytes
 }
 
 // intersectAll returns numbers among which are all those that are in every term; all says that there is no term.

@@ -9,7 +9,7 @@ import (
 // narrow is the memory's, asked once.
 func (s *selection) narrow(ctx context.Context) (candidates, error) {
 	if s.narrowed == nil {
-		found, err := s.r.Memory.narrow(ctx, s.shelf, s.p)
+		found, err := s.r.Memory.narrow(ctx, s.shelf, s.p, s.take)
 		if err != nil {
 			return candidates{}, err
 		}
