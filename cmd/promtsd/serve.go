@@ -129,8 +129,9 @@ func addServe(app *kingpin.Application) (string, command) {
 		Default("512MiB").BytesVar(&f.maxResponse)
 	cmd.Flag("query.max-series", "Series that one selector may find; 0 is any number.").Default("1000000").IntVar(&f.maxSeries)
 	cmd.Flag("query.concurrency", "Parts of one query that are read from the store at a time.").Default("4").IntVar(&f.concurrency)
-	cmd.Flag("index.max-series", "Series of the index that are kept in memory, at some 285 bytes each; of more, the latest days. "+
-		"Beyond, and with 0, the index is read from the store, which is slower.").Default("2000000").IntVar(&f.indexSeries)
+	cmd.Flag("index.max-series", "Series of the index that are kept in memory, at 100 to 200 bytes each, and twice that while they are "+
+		"read anew; of more, the latest days, and of a day too large the metrics with fewest series. What is beyond, and with 0 all, is read from the "+
+		"store, which is slower.").Default("2000000").IntVar(&f.indexSeries)
 	cmd.Flag("index.refresh", "On HBase, keep the index in memory, and find series that another promtsd stores within this time. "+
 		"With 0 they are found at once, by an index that is read from HBase, which is slower.").
 		Default("0s").DurationVar(&f.refresh)

@@ -27,7 +27,7 @@ func memoryShares() []share {
 		{"write.cache-series", 14, 1 << 10},
 		{"write.max-active-series", 2, 72},
 		{"uid.cache-entries", 5, 300},
-		{"index.max-series", 14, 285},
+		{"index.max-series", 14, 400},
 	}
 }
 

@@ -72,7 +72,7 @@ func sorted(of map[string]int64) (list []string) {
 
 func TestFitMemory_LeavesWhatWasGiven(t *testing.T) {
 	got := fitted(t, 900<<20, "--store.cache=700MiB", "--index.max-series=3000000")
-	if got["store.cache"] != 700<<20 || got["index.max-series"] != 3_000_000*285 {
+	if got["store.cache"] != 700<<20 || got["index.max-series"] != 3_000_000*400 {
 		t.Errorf("what was given became %v", strings.Join(sorted(got), ", "))
 	}
 	if got["write.max-memory"] > 900<<20/7 {

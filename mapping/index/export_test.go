@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 	"time"
+
+	"github.com/promtsd/promtsd/mapping"
 )
 
 // ReadNews reads what other processes have added.
@@ -16,3 +18,15 @@ func (m *Memory) LearnNews(value []byte) { m.learnNews(value) }
 
 // Intersect is intersect.
 func Intersect(short, long []uint32) []uint32 { return intersect(short, long) }
+
+// FillShelf adds series to what a Memory holds, and returns that.
+func FillShelf(schema mapping.Schema, series int, tsuid func(i int) []byte) any {
+	s := newShelf(schema)
+	s.opened = 0
+	for i := range series {
+		if !s.add(tsuid(i), 20_000, series) {
+			panic("no room")
+		}
+	}
+	return s
+}

@@ -1,15 +1,19 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
 )
@@ -19,7 +23,7 @@ type MemoryConfig struct {
 	Store    store.Store
 	Settings catalog.Settings
 
-	// MaxSeries bounds the series held, at 100 to 250 bytes each. 0: none are held.
+	// MaxSeries bounds the series held, at 100 to 200 bytes each, and while they are read anew twice. 0: none.
 	MaxSeries int
 	// Refresh is how long a series that another process has added may be missed. 0: there is no other process.
 	Refresh time.Duration
@@ -30,7 +34,8 @@ type MemoryConfig struct {
 
 // Memory is the part of the index that is kept in memory: the series of the latest days, as many days as MaxSeries
 // allows, found by metric and by tag without reading the store. It is filled by Run, from the newest day back, and
-// answers for the days that it has; a Reader asks the store for others.
+// answers for the days that it has; a Reader asks the store for others. Where there is no room for all series of a day, it leaves out
+// the metrics that have most, and when it becomes full those of which series come: it answers what concerns none of these.
 //
 // It is exact. What this process adds, it must add by Apply, and finds from then on. What other processes add by their
 // Apply is found Refresh later at most; when that cannot be promised, as the store does not answer, say, the Reader asks
@@ -44,7 +49,7 @@ type Memory struct {
 	building *shelf       // is being filled, and may be serving too; may be nil
 	kept     int          // the day before which nothing is of interest
 
-	overfull chan struct{} // has an entry when a shelf was spoilt
+	overfull chan struct{} // has an entry when there was no room for a series
 }
 
 // NewMemory returns a Memory, which holds nothing before Run.
@@ -62,8 +67,10 @@ const (
 	// maxRowsBuilt bounds the rows that filling the memory reads: it goes on to no other day when it has read so many.
 	maxRowsBuilt = 32 << 20
 
-	// rebuildAfter is how long the memory waits before it is filled again after it became too small.
-	rebuildAfter = 10 * time.Minute
+	// rebuildAfter is how long the memory waits at least before it is filled again after it became too small, and rebuildTimes how many
+	// times as long as that took.
+	rebuildAfter = time.Minute
+	rebuildTimes = 20
 )
 
 // Run fills the memory, and keeps it in step with what others write, until ctx ends.
@@ -75,16 +82,17 @@ func (m *Memory) Run(ctx context.Context) {
 	defer wg.Wait()
 	for m.MaxSeries > 0 && ctx.Err() == nil {
 		begin := time.Now()
-		wait := rebuildAfter
-		if err := m.Build(ctx); err != nil && ctx.Err() == nil {
+		err := m.Build(ctx)
+		wait := max(rebuildAfter, rebuildTimes*time.Since(begin))
+		if err != nil && ctx.Err() == nil {
 			m.Logger.Warn("series index not read into memory, so that queries read it from the store; trying again", "err", err)
 			wait = 10 * time.Second
 		} else if err == nil && m.told(begin) {
 			select { // until there is reason to fill it anew
 			case <-ctx.Done():
 			case <-m.overfull:
-				m.Logger.Warn("the series index has become larger than --index.max-series: queries read it from the store until "+
-					"the series of the latest days are read into memory again", "max", m.MaxSeries, "in", wait)
+				m.Logger.Warn("the series index has become larger than --index.max-series: of metrics with new series it is read from the "+
+					"store until the series of the latest days are read into memory again", "max", m.MaxSeries, "in", wait)
 			case <-m.news.lost:
 				wait = 0
 			}
@@ -102,22 +110,44 @@ func (m *Memory) told(begin time.Time) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.serving == nil {
-		m.Logger.Warn("the series of the latest day are more than --index.max-series: queries read the index from the store",
-			"max", m.MaxSeries)
+		m.Logger.Warn("the series of the latest day are more than --index.max-series, in too many metrics: queries read the index from the "+
+			"store", "max", m.MaxSeries)
 		return false
 	}
 	attrs := []any{"series", m.serving.len(), "took", time.Since(begin).Round(time.Millisecond)}
 	if m.serving.from > 0 {
 		attrs = append(attrs, "from", time.UnixMilli(int64(m.serving.from)*dayMs).UTC().Format(time.DateOnly))
 	}
+	if n := len(m.serving.left); n > 0 {
+		m.Logger.Warn("series index is in memory without the metrics that have most series: the latest day has more than "+
+			"--index.max-series", append(attrs, "metrics_left_out", n, "max", m.MaxSeries)...)
+		return true
+	}
 	m.Logger.Info("series index is in memory", attrs...)
 	return true
 }
 
 // Build fills the memory anew from the store and returns when it holds what it can. From its first day on it answers for
-// the days that it has; until then, what was there before does. There must be one Build at a time.
+// the days that it has; until then, and if nothing fits, what was there before does. There must be one Build at a time.
 func (m *Memory) Build(ctx context.Context) error {
+	fits, err := m.build(ctx, nil)
+	if fits || err != nil {
+		return err
+	}
+	largest, err := m.largest(ctx)
+	if len(largest) == 0 || err != nil {
+		return err
+	}
+	_, err = m.build(ctx, largest)
+	return err
+}
+
+// build is Build without some metrics; fits says whether there was room.
+func (m *Memory) build(ctx context.Context, without []mapping.UID) (fits bool, err error) {
 	s := newShelf(m.Settings.Schema)
+	for _, metric := range without {
+		s.leave(metric)
+	}
 	m.mu.Lock()
 	m.building = s
 	select {
@@ -125,15 +155,47 @@ func (m *Memory) Build(ctx context.Context) error {
 	default:
 	}
 	m.mu.Unlock()
-	err := m.fill(ctx, s)
+	err = m.fill(ctx, s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.building = nil
 	s.opened = s.from
-	if err == nil && m.serving != s {
-		m.serving = nil // not even the latest day fits
+	return m.serving == s, err
+}
+
+// largest are the metrics with most series on the latest day, as many as have to be left out so that there is room for the others, and
+// for some more; none if that is too many.
+func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
+	day, err := m.lastDay(ctx, never-1)
+	if err != nil || day < 0 {
+		return nil, err
 	}
-	return err
+	series, all := make(map[mapping.UID]int), 0
+	prefix := appendDay(nil, Day(day))
+	scan := store.Scan{Table: m.Settings.Tables.Own, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
+	for row, err := range m.Store.Scan(ctx, scan) {
+		if err != nil {
+			return nil, fmt.Errorf("read series index: %w", err)
+		}
+		tsuid := row.Key[len(prefix):]
+		if len(tsuid) < m.Settings.Schema.MetricWidth {
+			continue
+		}
+		metric, _ := m.Settings.Schema.ParseUID(mapping.Metric, tsuid[:m.Settings.Schema.MetricWidth])
+		series[metric]++
+		if all++; len(series) > m.MaxSeries {
+			return nil, nil
+		}
+	}
+	metrics := slices.SortedFunc(maps.Keys(series), func(a, b mapping.UID) int { return cmp.Compare(series[b], series[a]) })
+	n := 0
+	for ; n < len(metrics) && all > m.MaxSeries/4*3; n++ {
+		all -= series[metrics[n]]
+	}
+	if n > maxLeft/2 {
+		return nil, nil
+	}
+	return metrics[:n], nil
 }
 
 // fill reads day after day, from the latest back, until all is read or enough.
@@ -296,9 +358,11 @@ func (m *Memory) learn(row []byte) {
 		if s == nil || s.spoilt || i > 0 && s == m.serving || s.add(tsuid, day, m.MaxSeries) {
 			continue
 		}
-		s.spoilt = true // from here on it would miss series
-		if s == m.serving {
-			m.serving = nil
+		if metric, _, err := s.schema.ParseTSUID(tsuid, nil); err != nil || !s.leave(metric) {
+			s.spoilt = true
+			if s == m.serving {
+				m.serving = nil
+			}
 		}
 		select {
 		case m.overfull <- struct{}{}:
@@ -314,7 +378,14 @@ func (m *Memory) Forget(before Day) {
 	m.kept = max(m.kept, int(before))
 }
 
-// covering returns the shelf that has all that there is to know of the days from one on, nil if there is none. Its
+// lacks says whether a shelf may miss series of some metrics, nil: of all.
+func (m *Memory) lacks(s *shelf, metrics []mapping.UID) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return s.lacks(metrics)
+}
+
+// covering returns the shelf that has all that there is to know of the days from one on, but of metrics that it lacks, nil if there is none. Its
 // methods need m.mu.
 func (m *Memory) covering(first Day) *shelf {
 	if m.Refresh > 0 && !m.news.fresh() {

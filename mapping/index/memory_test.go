@@ -329,6 +329,66 @@ func TestMemory_IsBounded(t *testing.T) {
 	}
 }
 
+// One metric with very many series costs the others nothing: it is left out, and found in the store.
+func TestMemory_LeavesOutTheLargestMetrics(t *testing.T) {
+	db := newDatabase(t, nil)
+	const today = index.Day(20_000)
+	put := func(m *index.Memory, metric string, from, to int) {
+		for i := from; i < to; i++ {
+			if tsuid := db.tsuid(metric, "k", fmt.Sprint(metric, i)); m == nil {
+				db.write(tsuid, noon)
+			} else {
+				db.add(m, tsuid, today)
+			}
+		}
+	}
+	var r *index.Reader
+	check := func(when, metric string, series int, inMemory bool) {
+		t.Helper()
+		found, road := db.selected(r, today, today, eq("__name__", metric))
+		if len(found) != series || (road == index.MemoryRoad) != inMemory {
+			t.Errorf("%s: %s has %d series by %s, want %d, and by memory %v", when, metric, len(found), road, series, inMemory)
+		}
+		values, road, err := r.LabelValues(t.Context(), "k", noon, noon, index.Limits{}, eq("__name__", metric))
+		if err != nil || len(values) != series || (road == index.MemoryRoad) != inMemory {
+			t.Errorf("%s: k has %d values in %s by %s, %v", when, len(values), metric, road, err)
+		}
+	}
+	all := func(when string, series int) {
+		t.Helper()
+		found, _ := db.selected(r, today, today, eq("none", ""))
+		names, _, err := r.LabelNames(t.Context(), noon, noon, index.Limits{})
+		if len(found) != series || err != nil || len(names) != 2 {
+			t.Errorf("%s: %d series, want %d; label names %q, %v", when, len(found), series, names, err)
+		}
+	}
+	put(nil, "small", 0, 20)
+	put(nil, "middle", 0, 40)
+	put(nil, "flood", 0, 500)
+	m, reader := db.memory(100)
+	r = reader
+	check("at first", "small", 20, true)
+	check("at first", "middle", 40, true)
+	check("at first", "flood", 500, false)
+	all("at first", 560)
+	put(m, "small", 20, 30)
+	check("with new series", "small", 30, true)
+	put(m, "another", 0, 100) // for which there is no room
+	check("when it is full", "small", 30, true)
+	check("when it is full", "another", 100, false)
+	all("when it is full", 670)
+	put(m, "middle", 40, 41)
+	check("when it is full", "middle", 41, false)
+	check("when it is full", "small", 30, true)
+	if err := m.Build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("in the end", "small", 30, true)
+	check("in the end", "another", 100, false)
+	check("in the end", "middle", 41, true)
+	all("in the end", 671)
+}
+
 func TestMemory_ForgetsDays(t *testing.T) {
 	db := newDatabase(t, nil)
 	db.write(db.tsuid("m", "k", "v"), 20_000*day)

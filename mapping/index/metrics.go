@@ -23,6 +23,16 @@ func (m *Memory) registerMetrics(r prometheus.Registerer) {
 			return float64(m.serving.len())
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "promtsd_index_memory_left_out_metrics", Help: "Metrics that the index in memory leaves out for want of room.",
+		}, func() float64 {
+			m.mu.RLock()
+			defer m.mu.RUnlock()
+			if m.serving == nil {
+				return 0
+			}
+			return float64(len(m.serving.left))
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "promtsd_index_memory_start_time_seconds",
 			Help: "Start of the first day that the index holds in memory, since 1970; +Inf while it holds none.",
 		}, func() float64 {

@@ -161,6 +161,9 @@ func (r *Reader) newSelection(
 	if err != nil || p == nil {
 		return nil, err
 	}
+	if shelf != nil && r.Memory.lacks(shelf, p.metrics) {
+		shelf, first = nil, DayOf(mint)
+	}
 	s := &selection{
 		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: first, last: DayOf(maxt), shelf: shelf,
 		road: r.road(shelf, mint, maxt), pageSize: pageSize, days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),

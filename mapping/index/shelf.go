@@ -16,7 +16,7 @@ type shelf struct {
 
 	from   int  // the first day from which on all series are here; never while there is none
 	opened int  // the first day of which series are taken
-	spoilt bool // a series was not taken for want of room
+	spoilt bool // series are missing, and it is not known which
 	double bool // a series has one tag more than once
 
 	// TSUIDs, each after its length in two bytes. A chunk is never moved, so that what was handed out stays valid.
@@ -29,6 +29,7 @@ type shelf struct {
 	spans []DayRun            // by number: from the first to the last day
 	runs  map[uint32][]DayRun // the days of those series that were not active on all days of their span
 
+	left    map[mapping.UID]bool // metrics of which series are missing, for want of room
 	metrics map[mapping.UID][]uint32
 	tags    map[mapping.UID]map[mapping.UID][]uint32 // by tagk, then tagv
 	parsed  []mapping.Tag
@@ -42,7 +43,7 @@ const (
 func newShelf(schema mapping.Schema) *shelf {
 	return &shelf{
 		schema: schema, from: never, seed: maphash.MakeSeed(), slots: make([]uint32, 1024),
-		runs: make(map[uint32][]DayRun), metrics: make(map[mapping.UID][]uint32),
+		runs: make(map[uint32][]DayRun), left: make(map[mapping.UID]bool), metrics: make(map[mapping.UID][]uint32),
 		tags: make(map[mapping.UID]map[mapping.UID][]uint32),
 	}
 }
@@ -70,7 +71,7 @@ func (s *shelf) slot(tsuid []byte) int {
 }
 
 // add notes that a series was active on a day. A malformed TSUID is passed over: nothing can be called by it. Beyond max
-// series nothing is added; false says so.
+// series nothing is added; false says so, but where the metric is left out.
 func (s *shelf) add(tsuid []byte, day Day, max int) bool {
 	if int(day) < s.opened {
 		return true
@@ -83,6 +84,9 @@ func (s *shelf) add(tsuid []byte, day Day, max int) bool {
 	metric, tags, err := s.schema.ParseTSUID(tsuid, s.parsed[:0])
 	s.parsed = tags
 	if err != nil || len(tsuid) > chunkBytes-2 {
+		return true
+	}
+	if s.left[metric] {
 		return true
 	}
 	if s.len() >= max || len(s.slab) == maxChunks {
@@ -109,6 +113,27 @@ func (s *shelf) add(tsuid []byte, day Day, max int) bool {
 		s.grow()
 	}
 	return true
+}
+
+// maxLeft bounds the metrics that are left out.
+const maxLeft = 1 << 16
+
+// leave leaves a metric out from now on; false is that too many are.
+func (s *shelf) leave(metric mapping.UID) bool {
+	if len(s.left) >= maxLeft {
+		return false
+	}
+	s.left[metric] = true
+	s.metrics[metric] = s.metrics[metric] // its name can still be found
+	return true
+}
+
+// lacks says whether series may be missing of some metrics, nil: of all.
+func (s *shelf) lacks(metrics []mapping.UID) bool {
+	if metrics == nil {
+		return len(s.left) > 0
+	}
+	return len(s.left) > 0 && slices.ContainsFunc(metrics, func(u mapping.UID) bool { return s.left[u] })
 }
 
 func (s *shelf) keep(tsuid []byte) (at uint32) {
