@@ -139,6 +139,14 @@ func (f *storeFlags) openReporting(
 // embedded tells whether the store is this process's own.
 func (f *storeFlags) embedded() bool { return strings.HasPrefix(f.url, "pebble:") }
 
+// outsideGo is how much memory the store takes that Go's runtime does not know of.
+func (f *storeFlags) outsideGo() int64 {
+	if !f.embedded() {
+		return 0
+	}
+	return pebble.Config{CacheBytes: int64(f.cache)}.OutsideGo()
+}
+
 // openExisting opens the store, but makes none: whoever reads a store that is not there has named the wrong one.
 func (f *storeFlags) openExisting(logger *slog.Logger) (store.Store, error) {
 	p, err := f.place()

@@ -69,6 +69,7 @@ type serveFlags struct {
 
 	parsed func() map[string]string // all flags, with their values
 	fit    func(limit int64) error  // see fitMemory
+	limit  int64                    // of the process's memory, math.MaxInt64 for none
 }
 
 func addServe(app *kingpin.Application) (string, command) {
@@ -159,9 +160,11 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 		memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem))); err != nil {
 		logger.Warn("memory limit not set", "err", err)
 	}
-	if err := f.fit(debug.SetMemoryLimit(-1)); err != nil {
+	f.limit = debug.SetMemoryLimit(-1)
+	if err := f.fit(f.limit); err != nil {
 		return err
 	}
+	debug.SetMemoryLimit(goLimit(f.limit, f.store.outsideGo()))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(versioncollector.NewCollector("promtsd"), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -262,7 +265,7 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 		Index: index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
 		Held:  held, Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
 	})
-	queries, err := f.promql.memory(debug.SetMemoryLimit(-1), o.registry)
+	queries, err := f.promql.memory(f.limit, o.registry)
 	if err != nil {
 		return err
 	}

@@ -64,3 +64,12 @@ func (s share) lower(value kingpin.Value, limit int64) error {
 	}
 	return value.Set(strconv.FormatInt(min(int64(bytes), most), 10) + "B")
 }
+
+// goLimit is what of a memory limit Go's runtime may have where a store takes some that it does not know of. A quarter of the limit
+// at most is left to that: with too little the collector would run all the time.
+func goLimit(limit, outside int64) int64 {
+	if limit == math.MaxInt64 {
+		return limit
+	}
+	return limit - min(outside, limit/4)
+}

@@ -9,6 +9,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/alecthomas/units"
+
+	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/store/pebble"
 )
 
 // fitted returns the memory that the flags of serve stand for, with some arguments under a memory limit.
@@ -68,6 +71,20 @@ func sorted(of map[string]int64) (list []string) {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// What the store takes outside of Go's heap counts as memory of the process, too.
+func TestServe_LeavesMemoryToTheStore(t *testing.T) {
+	const limit, cache = 1 << 30, 100 << 20
+	if (pebble.Config{CacheBytes: cache}).OutsideGo() == 0 {
+		t.Skip("this was built without C: the store's memory is Go's")
+	}
+	t.Setenv("GOMEMLIMIT", strconv.Itoa(limit))
+	p := promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{"--store.cache=100MiB"}})
+	got, err := metric(t.Context(), p.URL(), "go_gc_gomemlimit_bytes")
+	if err != nil || got > limit-cache || got < limit*3/4 {
+		t.Errorf("Go's runtime may have %.0f bytes of %d, %v; the store's cache has %d", got, limit, err, cache)
+	}
 }
 
 func TestFitMemory_LeavesWhatWasGiven(t *testing.T) {

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"math"
 	"runtime"
 
@@ -13,6 +14,7 @@ import (
 const (
 	defaultCacheBytes    = 256 << 20
 	defaultMemTableBytes = 32 << 20
+	memTables            = 4         // of a tree, at most
 	blockBytes           = 32 << 10  // of cells in one block; a packed hour row of a series at 15 s is some 400 bytes of it
 	indexBlockBytes      = 256 << 10 // of block addresses
 	filterBitsPerRow     = 10        // 1 in 100 of the rows that are not there costs a read
@@ -45,14 +47,11 @@ func commonOptions(cfg Config, h *health) *lsm.Options {
 // dataOptions sets the tree of the data up.
 func dataOptions(cfg Config, h *health) *lsm.Options {
 	opts := commonOptions(cfg, h)
-	opts.CacheSize = cfg.CacheBytes
-	if opts.CacheSize == 0 {
-		opts.CacheSize = defaultCacheBytes
-	}
+	opts.CacheSize = cacheBytes(cfg)
 	opts.MemTableSize = memTableBytes(cfg)
 	// Four tables in memory ride out a burst that flushes cannot follow. Level 0 is merged early, because each of its
 	// layers costs every scan, and stops writes late.
-	opts.MemTableStopWritesThreshold = 4
+	opts.MemTableStopWritesThreshold = memTables
 	opts.L0CompactionThreshold = 2
 	opts.L0StopWritesThreshold = 32
 	compactions := max(1, min(4, runtime.GOMAXPROCS(0)-1))
@@ -85,8 +84,8 @@ func tightCompression() *block.CompressionProfile {
 func logOptions(cfg Config, h *health) *lsm.Options {
 	opts := commonOptions(cfg, h)
 	opts.MemTableSize = logMemTable(cfg)
-	opts.MemTableStopWritesThreshold = 4
-	opts.CacheSize = logCacheBytes + int64(opts.MemTableSize)*int64(opts.MemTableStopWritesThreshold)
+	opts.MemTableStopWritesThreshold = memTables
+	opts.CacheSize = logCache(cfg)
 	opts.DisableAutomaticCompactions = true
 	opts.L0CompactionThreshold, opts.L0StopWritesThreshold = never, never
 	opts.TargetFileSizes[0] = int64(opts.MemTableSize / logFileParts)
@@ -97,6 +96,10 @@ func logOptions(cfg Config, h *health) *lsm.Options {
 	}
 	return opts
 }
+
+func cacheBytes(cfg Config) int64 { return cmp.Or(cfg.CacheBytes, defaultCacheBytes) }
+
+func logCache(cfg Config) int64 { return logCacheBytes + memTables*int64(logMemTable(cfg)) }
 
 func memTableBytes(cfg Config) uint64 {
 	if cfg.MemTableBytes == 0 {
