@@ -19,7 +19,7 @@ const modulePath = "github.com/promtsd/promtsd"
 var mayImport = map[string][]string{
 	"cmd/promtsd": {
 		"adapter", "adapter/api", "adapter/bounds", "adapter/fair", "adapter/peer", "adapter/wire", "query", "query/budget", "query/promstore",
-		"mapping", "mapping/catalog", "mapping/families", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
+		"mapping", "mapping/catalog", "mapping/decode", "mapping/families", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
 		"mapping/uid",
 		"store", "store/cellio", "store/instrument", "store/pebble", "store/hbase", "store/hbase/client",
 	},
@@ -46,6 +46,9 @@ var mayImport = map[string][]string{
 	"mapping/journal": {"mapping", "mapping/catalog", "store"},
 	"mapping/pack":    {"mapping"},
 
+	"mapping/decode": {
+		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal", "mapping/uid", "store",
+	},
 	"mapping/retention": {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "store"},
 	"mapping/exemplars": {"mapping", "mapping/catalog", "store"},
 	"mapping/families":  {"mapping", "mapping/catalog", "store"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/decode"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/cellio"
 )
@@ -108,9 +111,10 @@ func addIndexBuild(app *kingpin.Application) (string, command) {
 }
 
 func addCellsDump(app *kingpin.Application) (string, command) {
-	cmd := cellsCommand(app).Command("dump", "Write the cells of tables as JSON lines.")
+	cmd := cellsCommand(app).Command("dump", "Write the cells of tables as JSON lines, which cells load reads, or for people.")
 	sf := addStoreFlags(cmd)
 	output := cmd.Flag("output", "File to write; - is the standard output.").Short('o').Default("-").String()
+	forPeople := cmd.Flag("decode", "Write each cell for people: series, hour, samples, and what else a row may be, by name.").Bool()
 	tables := cmd.Arg("table", "Tables to dump; all if none is named.").Strings()
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		st, err := sf.openExisting(env.logger)
@@ -135,13 +139,34 @@ func addCellsDump(app *kingpin.Application) (string, command) {
 				w = f
 			}
 			p := newProgress(env.err)
-			err = cellio.Dump(ctx, st, names, w, func(cells int) { p.report("%d cells written", cells) })
+			report := func(cells int) { p.report("%d cells written", cells) }
+			if *forPeople {
+				err = dumpDecoded(ctx, env, st, sf.own, names, w, report)
+			} else {
+				err = cellio.Dump(ctx, st, names, w, report)
+			}
 			if errors.Is(err, syscall.EPIPE) {
 				return nil // head, for one, has seen enough
 			}
 			return err
 		})
 	}
+}
+
+func dumpDecoded(
+	ctx context.Context, env environment, st store.Store, own string, tables []string, w io.Writer, report func(int),
+) error {
+	settings, err := catalog.Open(ctx, st, own, nil)
+	if err != nil {
+		return initHint(err)
+	}
+	uids := uid.New(uid.Config{
+		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: env.logger,
+	})
+	defer uids.Close()
+	out := bufio.NewWriter(w)
+	d := decode.Decoder{Store: st, Settings: settings, UIDs: uids}
+	return errors.Join(d.Dump(ctx, tables, out, report), out.Flush())
 }
 
 func addCellsLoad(app *kingpin.Application) (string, command) {
