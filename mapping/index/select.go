@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -54,10 +55,16 @@ type Config struct {
 type Reader struct {
 	Config
 	known known
+	wide  chan struct{} // has an entry for each selection that reads the store for very many metrics
 }
 
 // NewReader returns a Reader.
-func NewReader(c Config) *Reader { return &Reader{Config: c} }
+func NewReader(c Config) *Reader {
+	return &Reader{Config: c, wide: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+}
+
+// fewMetrics are so few that a selection of theirs need not wait for others.
+const fewMetrics = 64
 
 // Series is one series of the index. A TSUID stands for exactly one label set; rarely, two TSUIDs stand for the same
 // one (a name that OpenTSDB wrote in ISO-8859-1 and promtsd in UTF-8), and then both are listed, one after the other.
@@ -301,6 +308,15 @@ func (s *selection) run(ctx context.Context) (enough bool, err error) {
 
 // fromStore reads every source, and finds the days where those do not tell them.
 func (s *selection) fromStore(ctx context.Context) error {
+	if s.p.metrics == nil || len(s.p.metrics) > fewMetrics {
+		// It goes through all series of a day, say: half of the processors are for others.
+		select {
+		case s.r.wide <- struct{}{}:
+			defer func() { <-s.r.wide }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	for _, src := range s.r.scans(s.mint, s.maxt, s.p) {
 		if err := s.read(ctx, src); err != nil {
 			return err
