@@ -208,7 +208,8 @@ func (r *refusal) text() string {
 	for _, example := range r.examples {
 		line := example.Error()
 		if len(line) > maxExampleBytes {
-			line = strings.ToValidUTF8(line[:maxExampleBytes], "") + "…"
+			// The series stands first, and the limit last.
+			line = strings.ToValidUTF8(line[:maxExampleBytes/3], "") + "…" + strings.ToValidUTF8(line[len(line)-maxExampleBytes/3*2:], "")
 		}
 		if b.Len()+1+len(line) > maxRefusalBytes {
 			break

@@ -221,13 +221,16 @@ type WriteResult struct {
 
 const maxExamples = 10
 
+// Told says whether there are as many examples as are kept, so that another need not be made.
+func (r *WriteResult) Told() bool { return len(r.Examples) >= maxExamples }
+
 // Refuse notes that samples or histograms of one series were refused.
 func (r *WriteResult) Refuse(reason Reason, samples int, example error) {
 	if r.Refused == nil {
 		r.Refused = make(map[Reason]int)
 	}
 	r.Refused[reason] += samples
-	if len(r.Examples) < maxExamples {
+	if !r.Told() {
 		r.Examples = append(r.Examples, example)
 	}
 }

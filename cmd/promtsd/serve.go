@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"regexp"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -166,7 +167,8 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	}
 	debug.SetMemoryLimit(goLimit(f.limit, f.store.outsideGo()))
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(versioncollector.NewCollector("promtsd"), collectors.NewGoCollector(),
+	registry.MustRegister(versioncollector.NewCollector("promtsd"), collectors.NewGoCollector(
+		collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/cpu/classes/(gc/total|user):`)})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	l := &listener{

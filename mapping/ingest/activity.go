@@ -144,7 +144,10 @@ func (a *activity) tell() {
 
 // refuse refuses the samples of a newcomer.
 func (a *activity) refuse(req *mapping.WriteRequest, position int, result *mapping.WriteResult) {
-	result.Refuse(mapping.ReasonActiveSeries, req.SamplesOf(position), fmt.Errorf(
-		"series %s: %w: it is new, and %d series had samples within the last hour: --write.max-active-series allows %d",
-		formatLabels(req.LabelsOf(position)), mapping.ErrInvalid, a.count.Load(), a.most))
+	var err error
+	if !result.Told() { // of a flood there are very many
+		err = fmt.Errorf("series %s: %w: it is new, and %d series had samples within the last hour: --write.max-active-series allows %d",
+			formatLabels(req.LabelsOf(position)), mapping.ErrInvalid, a.count.Load(), a.most)
+	}
+	result.Refuse(mapping.ReasonActiveSeries, req.SamplesOf(position), err)
 }

@@ -69,8 +69,11 @@ func (a *Appender) resolve(
 		unknown := s == nil
 		if unknown {
 			if s, err = a.build(d, uids, j.nextSeat(a.table)); err != nil && !errors.Is(err, uid.ErrUnassigned) {
-				result.Refuse(reasonOf(err), req.SamplesOf(d.position),
-					fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err))
+				reason := reasonOf(err)
+				if !result.Told() {
+					err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err)
+				}
+				result.Refuse(reason, req.SamplesOf(d.position), err)
 				continue
 			}
 		}
