@@ -1,5 +1,7 @@
 package mapping
 
+import "slices"
+
 // Points is a run of samples by columns: T[i] in milliseconds since 1970, ascending without repeats unless said
 // otherwise, and the value V[i]. It is a buffer to be filled again and again.
 type Points struct {
@@ -62,6 +64,21 @@ func (p *Points) AppendRange(q *Points, from, to int) {
 	}
 	p.T = append(p.T, q.T[from:to]...)
 	p.V = append(p.V, q.V[from:to]...)
+}
+
+// between are the positions of the points from mint to maxt, both included.
+func (p *Points) between(mint, maxt int64) (from, to int) {
+	to = len(p.T)
+	if to > 0 && p.T[0] < mint {
+		from, _ = slices.BinarySearch(p.T, mint)
+	}
+	if to > 0 && p.T[to-1] > maxt {
+		var found bool
+		if to, found = slices.BinarySearch(p.T, maxt); found {
+			to++
+		}
+	}
+	return from, to
 }
 
 // Slice is the points from one position up to another, sharing memory.

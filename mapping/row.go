@@ -369,26 +369,44 @@ func valueError(b []byte, flags byte) error {
 // first is a native histogram that does not say whether its count began anew, and the point before it tells, it says so. It
 // may be called again, for other times or after more cells.
 func (d *RowDecoder) AppendPoints(dst *Points, mint, maxt int64) {
-	points := &d.points
-	if len(points.T) > 0 && !d.inOrder {
+	d.appendPoints(dst, math.MaxInt64, mint, maxt)
+}
+
+// AppendPointsAndBefore is AppendPoints that begins with the point before the first one, if that is later than a time.
+func (d *RowDecoder) AppendPointsAndBefore(dst *Points, after, mint, maxt int64) {
+	d.appendPoints(dst, after, mint, maxt)
+}
+
+// AppendLast appends the last point up to a time, if it is later than another.
+func (d *RowDecoder) AppendLast(dst *Points, after, maxt int64) {
+	points := d.inOrderOfTime()
+	if _, to := points.between(math.MinInt64, maxt); to > 0 && points.T[to-1] > after {
+		d.appendPoints(dst, math.MaxInt64, points.T[to-1], points.T[to-1])
+	}
+}
+
+// appendPoints appends the points from mint to maxt, and the one before them if that is later than after.
+func (d *RowDecoder) appendPoints(dst *Points, after, mint, maxt int64) {
+	points := d.inOrderOfTime()
+	from, to := points.between(mint, maxt)
+	if from >= to {
+		return
+	}
+	if from > 0 && points.T[from-1] > after {
+		from--
+	}
+	first := dst.Len()
+	dst.AppendRange(points, from, to)
+	if h := dst.Histogram(first); from > 0 && !h.IsZero() {
+		dst.H[first] = h.after(points.Histogram(from - 1))
+	}
+}
+
+// inOrderOfTime are the row's points, one for a millisecond.
+func (d *RowDecoder) inOrderOfTime() *Points {
+	if len(d.points.T) > 0 && !d.inOrder {
 		d.sort()
-		points = &d.sorted
+		return &d.sorted
 	}
-	from, to := 0, len(points.T)
-	if to > 0 && points.T[0] < mint {
-		from, _ = slices.BinarySearch(points.T, mint)
-	}
-	if to > 0 && points.T[to-1] > maxt {
-		var found bool
-		if to, found = slices.BinarySearch(points.T, maxt); found {
-			to++
-		}
-	}
-	if from < to {
-		first := dst.Len()
-		dst.AppendRange(points, from, to)
-		if h := dst.Histogram(first); from > 0 && !h.IsZero() {
-			dst.H[first] = h.after(points.Histogram(from - 1))
-		}
-	}
+	return &d.points
 }

@@ -76,7 +76,11 @@ func (s *set) look(w *Windows) {
 // overlap says whether samples of an hour may be wanted.
 func (s *set) overlap(base uint32) bool {
 	from := int64(base) * 1000
-	return s.windows.Overlap(max(from, s.mint), min(from+mapping.HourMs-1, s.maxt))
+	to := from + mapping.HourMs - 1
+	if s.windows != nil && s.windows.before {
+		to += mapping.HourMs
+	}
+	return s.windows.Overlap(max(from, s.mint), min(to, s.maxt))
 }
 
 func (s *set) start() {

@@ -92,7 +92,8 @@ func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool,
 }
 
 // SelectWindows is Select without the samples outside of the windows, and without the series that have no others. Only the
-// hours that windows touch are read. The set ends with ErrHistogram where it meets a native histogram.
+// hours that windows touch are read. The set ends with ErrHistogram where it meets a native histogram, unless the windows are with
+// the sample before each.
 func (q *Querier) SelectWindows(
 	ctx context.Context, mint, maxt int64, w *Windows, matchers []*labels.Matcher,
 ) (SeriesSet, error) {

@@ -332,6 +332,18 @@ func (r *reader) appendPoints(page *mapping.Points, mint, maxt int64) {
 		r.decoder.AppendPoints(page, mint, maxt)
 		return
 	}
+	if w.before {
+		last := mint - 1 // the time of the latest one appended
+		for end := w.endFrom(mint); end-w.width < maxt; end += w.step {
+			before := page.Len()
+			r.decoder.AppendPointsAndBefore(page, last, max(mint, end-w.width+1), min(maxt, end))
+			if n := page.Len(); n > before {
+				last = page.T[n-1]
+			}
+		}
+		r.decoder.AppendLast(page, last, maxt) // which is before the next hour's first
+		return
+	}
 	for end := w.endFrom(mint); end-w.width < maxt; end += w.step {
 		r.decoder.AppendPoints(page, max(mint, end-w.width+1), min(maxt, end))
 	}

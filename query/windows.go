@@ -10,6 +10,7 @@ package query
 // nil holds all times.
 type Windows struct {
 	end, step, width int64 // 0 <= end < step, 0 < width < step, minStep <= step
+	before           bool  // see WithBefore
 }
 
 // minStep is the least step, in milliseconds, for which leaving out what is between the windows is less work than keeping it.
@@ -24,7 +25,7 @@ func NewWindows(end, step, width int64) *Windows {
 	if end %= step; end < 0 {
 		end += step
 	}
-	return &Windows{end, step, width}
+	return &Windows{end: end, step: step, width: width}
 }
 
 // Overlap says whether any time from one to another, both included, is in a window.
@@ -37,4 +38,16 @@ func (w *Windows) endFrom(t int64) int64 {
 		past -= w.step
 	}
 	return t - past
+}
+
+// WithBefore are the windows with the sample before each, and some others beside, as native histograms need it: whether a count
+// began anew is told by the one before. It is left out if it is of none of the hours that a window touches, nor of the hours
+// before those.
+func (w *Windows) WithBefore() *Windows {
+	if w == nil {
+		return nil
+	}
+	with := *w
+	with.before = true
+	return &with
 }

@@ -19,7 +19,7 @@ import (
 type Querier interface {
 	// SelectWindows finds the series that all matchers match, with their samples from mint to maxt, both inclusive, in
 	// milliseconds, mint not above maxt, without those outside of the windows; nil for none left out. Where windows are
-	// given and it meets a native histogram, the set ends with query.ErrHistogram.
+	// given that are not with the sample before each, and it meets a native histogram, the set ends with query.ErrHistogram.
 	SelectWindows(
 		ctx context.Context, mint, maxt int64, w *query.Windows, matchers []*labels.Matcher,
 	) (query.SeriesSet, error)

@@ -29,7 +29,7 @@ type set struct {
 	labelsOnly    bool
 	windows       *query.Windows // chunks beside them are not kept
 	result        result         // what the engine will make of a series
-	whole         bool           // all samples are read, not only those in windows
+	again         bool           // it has begun again, with the sample before each window, for native histograms
 	matchers      []*labels.Matcher
 	limit         int // series; 0: any number
 	shard, shards uint64
@@ -82,8 +82,8 @@ func (s *set) begin() {
 		inner, err = s.q.source.Series(s.ctx, s.mint, s.maxt, s.limit, s.matchers)
 	case s.labelsOnly: // any series may be of another shard
 		inner, err = s.q.source.Series(s.ctx, s.mint, s.maxt, 0, s.matchers)
-	case s.whole:
-		inner, err = s.q.source.SelectWindows(s.ctx, s.mint, s.maxt, nil, s.matchers)
+	case s.again:
+		inner, err = s.q.source.SelectWindows(s.ctx, s.mint, s.maxt, s.windows.WithBefore(), s.matchers)
 	default:
 		inner, err = s.q.source.SelectWindows(s.ctx, s.mint, s.maxt, s.windows, s.matchers)
 	}
@@ -122,7 +122,7 @@ func (s *set) Next() bool {
 			if s.shards > 0 && labels.StableHash(ls)%s.shards != s.shard {
 				continue
 			}
-			if s.whole && s.given > 0 && labels.Compare(ls, s.last) <= 0 {
+			if s.again && s.given > 0 && labels.Compare(ls, s.last) <= 0 {
 				continue // it was given before the set began again
 			}
 			var current *series
@@ -134,11 +134,11 @@ func (s *set) Next() bool {
 		} else if err = s.inner.Err(); err == nil {
 			break
 		}
-		if !errors.Is(err, query.ErrHistogram) || s.whole {
+		if !errors.Is(err, query.ErrHistogram) || s.again {
 			s.end(err)
 			return false
 		}
-		if s.readWhole(); s.ended {
+		if s.beginAgain(); s.ended {
 			return false
 		}
 	}
@@ -146,14 +146,14 @@ func (s *set) Next() bool {
 	return false
 }
 
-// readWhole begins again with all samples of the series that are still to be given.
-func (s *set) readWhole() {
+// beginAgain begins again with the samples before windows, for the series that are still to be given.
+func (s *set) beginAgain() {
 	s.warnings.Merge(warningsOf(s.inner))
 	if s.q.leave(s) {
 		s.inner.Close()
 	}
 	s.encoder.Reset()
-	s.whole = true
+	s.again = true
 	s.begin()
 }
 
