@@ -246,7 +246,7 @@ func TestServe_OutlivesAFullDisk(t *testing.T) {
 // When the disk fails so that only a restart helps, promtsd says so and ends by itself; what it acknowledged is there in its
 // next life.
 func TestServe_EndsByItselfWhenOnlyARestartHelps(t *testing.T) {
-	bin, dir, control := promtest.TorturablePromtsd(t), t.TempDir(), filepath.Join(t.TempDir(), "torment")
+	bin, dir, control := promtest.TorturablePromtsd(t), t.TempDir(), filepath.Join(t.TempDir(), "faults")
 	inflict := func(disk string) {
 		if err := os.WriteFile(control, fmt.Appendf(nil, `{"Disk":%q}`, disk), 0o644); err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ type storeFlags struct {
 	hbaseCompression []string
 	hbaseTimeout     time.Duration
 
-	host surroundings
+	host machine
 }
 
 type flagGroup interface {
@@ -46,7 +46,7 @@ type flagGroup interface {
 }
 
 func addStoreFlags(g flagGroup) *storeFlags {
-	f := &storeFlags{host: newSurroundings()}
+	f := &storeFlags{host: newMachine()}
 	g.Flag("store.url", "Where the tables are: pebble:DIRECTORY is the embedded store, made on first use; "+
 		"hbase://ZOOKEEPER:2181[,...][/ZNODE] an HBase cluster; hbase+rpc://HOST:16000[,...] one that is found through its "+
 		"masters, without ZooKeeper.").Default("pebble:data").StringVar(&f.url)

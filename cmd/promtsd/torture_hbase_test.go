@@ -35,7 +35,7 @@ func TestTorture_HBase(t *testing.T) {
 		t.Skip("starts an HBase of six processes")
 	}
 	c := &tortureCluster{hbase: hbasetest.Distributed(t, hbasetest.Config{})}
-	c.torture = newTorture(t, slices.Concat(promtsdSurgeons(), c.surgeons()))
+	c.torture = newTorture(t, slices.Concat(promtsdInjectors(), c.injectors()))
 	c.settle = c.await
 	var err error
 	c.admin, err = client.New(client.Config{ZooKeeper: []string{c.hbase.ZK()}, ZNode: c.hbase.ZNode()})
@@ -66,9 +66,9 @@ func TestTorture_HBase(t *testing.T) {
 	c.run(*tortureFor)
 }
 
-// surgeons are the faults of the cluster, and of the way to it.
-func (c *tortureCluster) surgeons() []surgeon {
-	return []surgeon{
+// injectors are the faults of the cluster, and of the way to it.
+func (c *tortureCluster) injectors() []faultInjector {
+	return []faultInjector{
 		{"move regions of", 2, c.drawMove},
 		{"split or merge a region", 1, c.drawSplit},
 		{"write and merge the files of", 1, c.drawCompact},
@@ -86,14 +86,14 @@ func (c *tortureCluster) drawNet(x *torture, random *rand.Rand) fault {
 	to := append(c.hbase.RegionServers(), c.hbase.Master(), c.hbase.ZooKeeper())[random.IntN(len(c.hbase.RegionServers())+2)]
 	f := fault{
 		what: d.name + ": " + what, until: upTo(random, 500*time.Millisecond, 6*time.Second), excuse: mayEnd | mayStall,
-		end: func() { x.inflict(d, func(t *torment) { t.Net, t.NetPort = "", "" }) },
+		end: func() { x.inflict(d, func(t *injectedFaults) { t.Net, t.NetPort = "", "" }) },
 	}
 	port := ""
 	if random.IntN(2) == 0 {
 		f.what += ", " + to.Name()
 		port = portOf(to)
 	}
-	f.begin = func() { x.inflict(d, func(t *torment) { t.Net, t.NetPort = what, port }) }
+	f.begin = func() { x.inflict(d, func(t *injectedFaults) { t.Net, t.NetPort = what, port }) }
 	return f
 }
 
@@ -108,10 +108,10 @@ func (c *tortureCluster) drawStart(x *torture, random *rand.Rand) fault {
 		what: d.name + ": " + what, until: upTo(random, 500*time.Millisecond, 6*time.Second), excuse: mayEnd | mayStall,
 		begin: func() {
 			d.kill()
-			x.inflict(d, func(t *torment) { t.Net, t.NetPort = what, portOf(c.hbase.ZooKeeper()) })
+			x.inflict(d, func(t *injectedFaults) { t.Net, t.NetPort = what, portOf(c.hbase.ZooKeeper()) })
 			d.wake()
 		},
-		end: func() { x.inflict(d, func(t *torment) { t.Net, t.NetPort = "", "" }) },
+		end: func() { x.inflict(d, func(t *injectedFaults) { t.Net, t.NetPort = "", "" }) },
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
-// torment is what a promtsd of the build with the tag torture reads from its file (surroundings_torture.go).
-type torment struct {
+// injectedFaults are what a promtsd of the build with the tag torture reads from its file (machine_faulty.go).
+type injectedFaults struct {
 	ClockMs            int64
 	Disk, Net, NetPort string
 }
@@ -41,7 +41,7 @@ type tortureNode struct {
 	args    func(life int) []string // of a life, counted from 0
 
 	mu       sync.Mutex // guards what follows
-	torment  torment
+	faults   injectedFaults
 	run      *child.Run // nil while it is down
 	wanted   bool       // it shall run
 	stopping bool       // it was asked to end
@@ -73,7 +73,7 @@ func newTortureNode(t *testing.T, n int, storeURL func(dir string) string, args 
 	dir := t.TempDir()
 	d := &tortureNode{
 		name: name, addr: addr, front: newFront(t, addr), peers: newFront(t, peerAddr), bin: promtest.TorturablePromtsd(t), dir: dir,
-		log: filepath.Join(t.ArtifactDir(), name+".log"), control: filepath.Join(dir, "torment"), end: make(chan struct{}),
+		log: filepath.Join(t.ArtifactDir(), name+".log"), control: filepath.Join(dir, "faults"), end: make(chan struct{}),
 	}
 	url := storeURL(filepath.Join(dir, "data"))
 	flags := []string{"serve", "--web.listen-address=" + addr, "--store.url=" + url, "--log.level=debug"}
@@ -194,12 +194,12 @@ func (d *tortureNode) terminate() error {
 	return err
 }
 
-// inflict changes the node's torment, which counts some milliseconds later and in the lives to come.
-func (d *tortureNode) inflict(change func(t *torment)) error {
+// inflict changes the node's faults, which counts some milliseconds later and in the lives to come.
+func (d *tortureNode) inflict(change func(t *injectedFaults)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	change(&d.torment)
-	text, err := json.Marshal(d.torment)
+	change(&d.faults)
+	text, err := json.Marshal(d.faults)
 	if err != nil {
 		return err
 	}

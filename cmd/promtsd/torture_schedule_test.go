@@ -24,8 +24,8 @@ const (
 	mayStall                    // a promtsd may not end in time when it is asked to, or not well
 )
 
-// surgeon draws faults of one kind.
-type surgeon struct {
+// faultInjector draws faults of one kind.
+type faultInjector struct {
 	name   string
 	weight int
 	draw   func(x *torture, random *rand.Rand) fault
@@ -34,17 +34,17 @@ type surgeon struct {
 // drawRound draws the faults of a round: one, two or three, that may overlap.
 func (x *torture) drawRound(random *rand.Rand) []fault {
 	total := 0
-	for _, s := range x.surgeons {
+	for _, s := range x.injectors {
 		total += s.weight
 	}
 	var faults []fault
 	for range 1 + random.IntN(3) {
 		pick := random.IntN(total)
-		i := slices.IndexFunc(x.surgeons, func(s surgeon) bool { pick -= s.weight; return pick < 0 })
-		f := x.surgeons[i].draw(x, random)
+		i := slices.IndexFunc(x.injectors, func(s faultInjector) bool { pick -= s.weight; return pick < 0 })
+		f := x.injectors[i].draw(x, random)
 		f.at = time.Duration(random.Int64N(int64(2*time.Second))) / 1e6 * 1e6
 		f.until += f.at
-		f.what = x.surgeons[i].name + " " + f.what
+		f.what = x.injectors[i].name + " " + f.what
 		faults = append(faults, f)
 	}
 	slices.SortFunc(faults, func(a, b fault) int { return int(a.at - b.at) })
@@ -119,11 +119,11 @@ func drawClock(steps ...time.Duration) func(*torture, *rand.Rand) fault {
 		stays := random.IntN(2) == 0
 		f := fault{
 			what: fmt.Sprintf("%s by %v", d.name, step), until: upTo(random, 100*time.Millisecond, 3*time.Second),
-			begin: func() { x.inflict(d, func(t *torment) { t.ClockMs = step.Milliseconds() }) },
+			begin: func() { x.inflict(d, func(t *injectedFaults) { t.ClockMs = step.Milliseconds() }) },
 			end:   func() {},
 		}
 		if !stays {
-			f.end = func() { x.inflict(d, func(t *torment) { t.ClockMs = 0 }) }
+			f.end = func() { x.inflict(d, func(t *injectedFaults) { t.ClockMs = 0 }) }
 		}
 		return f
 	}
@@ -153,15 +153,15 @@ func drawDisk(disk string, excuse excuse) func(*torture, *rand.Rand) fault {
 		d := x.someNode(random)
 		return fault{
 			what: d.name, until: upTo(random, 200*time.Millisecond, 5*time.Second), excuse: excuse,
-			begin: func() { x.inflict(d, func(t *torment) { t.Disk = disk }) },
-			end:   func() { x.inflict(d, func(t *torment) { t.Disk = "" }) },
+			begin: func() { x.inflict(d, func(t *injectedFaults) { t.Disk = disk }) },
+			end:   func() { x.inflict(d, func(t *injectedFaults) { t.Disk = "" }) },
 		}
 	}
 }
 
-// promtsdSurgeons are the faults of any promtsd.
-func promtsdSurgeons() []surgeon {
-	return []surgeon{
+// promtsdInjectors are the faults of any promtsd.
+func promtsdInjectors() []faultInjector {
+	return []faultInjector{
 		{"kill", 4, drawKill},
 		{"kill", 2, drawKillAgain},
 		{"terminate", 2, drawTerminate},
@@ -173,9 +173,9 @@ func promtsdSurgeons() []surgeon {
 	}
 }
 
-// embeddedSurgeons are the faults of the disk below an embedded store.
-func embeddedSurgeons() []surgeon {
-	return []surgeon{
+// embeddedInjectors are the faults of the disk below an embedded store.
+func embeddedInjectors() []faultInjector {
+	return []faultInjector{
 		{"slow disk of", 2, drawDisk("slow", 0)},
 		{"hung disk of", 2, drawDisk("hung", mayEnd|mayStall)},
 		{"full disk of", 2, drawDisk("full", mayEnd|mayStall)},

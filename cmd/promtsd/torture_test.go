@@ -43,12 +43,12 @@ const (
 // A round is some faults and the time until all is well again. An era is some rounds, after which the senders take other
 // series, and all that was acknowledged is read back from each promtsd in every way.
 type torture struct {
-	t        *testing.T
-	history  *tortureHistory
-	nodes    []*tortureNode
-	surgeons []surgeon
-	started  time.Time
-	settle   func() // waits until the store itself is well again; nil: it always is
+	t         *testing.T
+	history   *tortureHistory
+	nodes     []*tortureNode
+	injectors []faultInjector
+	started   time.Time
+	settle    func() // waits until the store itself is well again; nil: it always is
 
 	senders []*tortureSender
 	enough  atomic.Bool
@@ -89,7 +89,7 @@ func (c *tortureCounts) String() string {
 
 // TestTorture_Embedded tortures one promtsd on an embedded store, whose disk loses at each kill what was not synced.
 func TestTorture_Embedded(t *testing.T) {
-	x := newTorture(t, slices.Concat(promtsdSurgeons(), embeddedSurgeons()))
+	x := newTorture(t, slices.Concat(promtsdInjectors(), embeddedInjectors()))
 	store := func(dir string) string { return "pebble:" + filepath.ToSlash(dir) }
 	x.nodes = []*tortureNode{newTortureNode(t, 0, store, tortureFlags(0, func(pick func(...string) string) []string {
 		// No sample that is asked for is older than two days.
@@ -119,7 +119,7 @@ func tortureFlags(node int, draw func(pick func(values ...string) string) []stri
 	}
 }
 
-func newTorture(t *testing.T, surgeons []surgeon) *torture {
+func newTorture(t *testing.T, injectors []faultInjector) *torture {
 	t.Helper()
 	if deadline, ok := t.Deadline(); ok && time.Until(deadline) < *tortureFor+2*tortureRecovery {
 		t.Fatalf("-torture.for=%v is longer than go test waits; give -timeout 0", *tortureFor)
@@ -129,12 +129,12 @@ func newTorture(t *testing.T, surgeons []surgeon) *torture {
 		if err != nil {
 			t.Fatalf("-torture.faults: %v", err)
 		}
-		surgeons = slices.DeleteFunc(surgeons, func(s surgeon) bool { return !names.MatchString(s.name) })
-		for i := range surgeons {
-			surgeons[i].weight = max(surgeons[i].weight, 1)
+		injectors = slices.DeleteFunc(injectors, func(s faultInjector) bool { return !names.MatchString(s.name) })
+		for i := range injectors {
+			injectors[i].weight = max(injectors[i].weight, 1)
 		}
 	}
-	return &torture{t: t, history: newTortureHistory(), surgeons: surgeons, started: time.Now()}
+	return &torture{t: t, history: newTortureHistory(), injectors: injectors, started: time.Now()}
 }
 
 // run tortures for so long.
@@ -357,8 +357,8 @@ func (x *torture) readBack(era int) {
 	x.t.Logf("all was read back in %v", time.Since(begun).Round(10*time.Millisecond))
 }
 
-// inflict changes the torment of a node.
-func (x *torture) inflict(d *tortureNode, change func(t *torment)) {
+// inflict changes the faults of a node.
+func (x *torture) inflict(d *tortureNode, change func(t *injectedFaults)) {
 	if err := d.inflict(change); err != nil {
 		x.problem("inflict: %v", err)
 	}

@@ -36,8 +36,8 @@ func (s *scratch) append(dst []byte, n int, seconds bool, end trailer) []byte {
 	if seconds {
 		head |= secondsFlag
 	}
-	if len(s.odd) > 0 {
-		head |= oddFlag
+	if len(s.exceptions) > 0 {
+		head |= exceptionsFlag
 	}
 	dst = append(dst, head, byte(sc))
 	dst = binary.AppendUvarint(dst, uint64(n))
@@ -47,12 +47,12 @@ func (s *scratch) append(dst []byte, n int, seconds bool, end trailer) []byte {
 	case flagsListed:
 		dst = append(dst, s.flags[:n]...)
 	}
-	if len(s.odd) > 0 {
+	if len(s.exceptions) > 0 {
 		dst = s.appendOdd(dst)
 	}
 	dst = s.appendColumn(dst, times[0], s.planColumn(times, line))
 	dst = s.appendColumn(dst, numbers[0], s.planColumn(numbers, flat))
-	if sc&near != 0 {
+	if sc&nearDecimal != 0 {
 		dst = s.appendColumn(dst, s.distance[0], s.planColumn(s.distance[:n], flat))
 	}
 	return dst
@@ -75,9 +75,9 @@ func (s *scratch) flagsKind(n int, sc scale) flagsKind {
 }
 
 func (s *scratch) appendOdd(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(s.odd)))
+	dst = binary.AppendUvarint(dst, uint64(len(s.exceptions)))
 	next := 0
-	for _, o := range s.odd {
+	for _, o := range s.exceptions {
 		dst = binary.AppendUvarint(dst, uint64(o.at-next))
 		dst = binary.BigEndian.AppendUint64(dst, o.bits)
 		next = o.at + 1

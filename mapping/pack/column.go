@@ -5,10 +5,10 @@ import "encoding/binary"
 // shape is how a column is written. Of numbers x[0], x[1] .. it keeps the first, and distances in units of what divides
 // them all: y[i] = (x[i] - x[0]) / unit. These are a residual r[i] beside what is expected of them:
 //
-//	flat    y[i] = base + r[i]
-//	line    y[i] = base + r[i] + i*slope>>16
-//	delta   y[i] = base + r[i] + y[i-1]
-//	curve   y[i] = base + r[i] + 2*y[i-1] - y[i-2]    with y[-1] = -slope
+//	flat           y[i] = base + r[i]
+//	line           y[i] = base + r[i] + i*slope>>16
+//	delta          y[i] = base + r[i] + y[i-1]
+//	deltaOfDelta   y[i] = base + r[i] + 2*y[i-1] - y[i-2]    with y[-1] = -slope
 //
 // All of it is modulo 2^64, so that any numbers do. The m = n-1 residuals have width bits each. What they have above
 // stands behind them, in unary or as digits of a radix (see groups), or, of the few that have too much for that, in a
@@ -22,9 +22,10 @@ import "encoding/binary"
 //
 //	order:  | 0 | radix | unit | patches | unary | folded | order: 2 bits |
 //
-// The second byte is the width. Slope is there for line and curve only; radix, unit and patches where their bits of the
-// first byte are set; upper bits where that of the radix is set, or that of unary. Signed numbers are zigzag coded, and so are residuals if they are folded. Bits are filled in from
-// the lowest of the first byte. A unary number is as many 0 bits and a 1 bit.
+// The second byte is the width. Slope is there for line and deltaOfDelta only; radix, unit and patches where their bits
+// of the first byte are set; upper bits where that of the radix is set, or that of unary. Signed numbers are zigzag coded,
+// and so are residuals if they are folded. Bits are filled in from the lowest of the first byte. A unary number is as many
+// 0 bits and a 1 bit.
 type shape struct {
 	order  order
 	folded bool
@@ -40,10 +41,10 @@ type shape struct {
 type order byte
 
 const (
-	flat  order = iota // the numbers
-	line               // their distances from a straight line
-	delta              // their steps
-	curve              // the steps of their steps
+	flat         order = iota // the numbers
+	line                      // their distances from a straight line
+	delta                     // their steps
+	deltaOfDelta              // the steps of their steps
 )
 
 // The first byte of a column.
@@ -68,7 +69,7 @@ type patch struct {
 	high int64
 }
 
-func (o order) sloped() bool { return o == line || o == curve }
+func (o order) sloped() bool { return o == line || o == deltaOfDelta }
 
 // appendColumn appends the column that begins with first and goes on as p says.
 func (s *scratch) appendColumn(dst []byte, first int64, p plan) []byte {
@@ -247,7 +248,7 @@ func (sh shape) restore(numbers []int64, residuals []uint64) {
 			x += base + int64(r)*unit
 			numbers[i] = x
 		}
-	case curve:
+	case deltaOfDelta:
 		step := slope * unit
 		for i, r := range residuals {
 			step += base + int64(r)*unit

@@ -26,14 +26,14 @@ func (s *scratch) expand(dst, packed []byte) (out []byte, qualifier int, err err
 		return dst, 0, r.err
 	}
 	s.parseFlags(s.flags[:n], flags, &r)
-	s.odd = s.odd[:0]
-	if head&oddFlag != 0 {
+	s.exceptions = s.exceptions[:0]
+	if head&exceptionsFlag != 0 {
 		s.parseOdd(n, &r)
 	}
 	seconds := head&secondsFlag != 0
 	s.parseColumn(s.times[:n], &r)
 	s.parseColumn(s.number[:n], &r)
-	if sc&near != 0 {
+	if sc&nearDecimal != 0 {
 		s.parseColumn(s.distance[:n], &r)
 	}
 	switch {
@@ -82,7 +82,7 @@ func (s *scratch) parseOdd(n int, r *reader) {
 			r.fail("a value beyond the last point")
 			return
 		}
-		s.odd = append(s.odd, oddValue{at, binary.BigEndian.Uint64(bits)})
+		s.exceptions = append(s.exceptions, exception{at, binary.BigEndian.Uint64(bits)})
 		next = at + 1
 	}
 }

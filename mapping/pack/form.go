@@ -33,7 +33,7 @@ func (s *scratch) deriveFlags(flags []byte, sc scale) {
 		}
 		flags[i] = f
 	}
-	for _, o := range s.odd {
+	for _, o := range s.exceptions {
 		flags[o.at] = floatFlags(math.Float64frombits(o.bits))
 	}
 }
@@ -89,7 +89,7 @@ func (s *scratch) fillRaw(n int, sc scale) {
 		}
 		raw[i] = uint64(x) << (56 - 8*f)
 	}
-	for _, o := range s.odd {
+	for _, o := range s.exceptions {
 		raw[o.at] = floatRaw(math.Float64frombits(o.bits), flags[o.at])
 	}
 }

@@ -6,15 +6,15 @@
 //
 //	 1      1       1..2   0, 1 or n   ..           ..       ..        ..
 //	+------+-------+------+-----------+------------+--------+---------+-----------+
-//	| head | scale | n    | flags     | odd values | times  | numbers | distances |
+//	| head | scale | n    | flags     | exceptions | times  | numbers | distances |
 //	+------+-------+------+-----------+------------+--------+---------+-----------+
 //
-//	head:  | 00 | odd values: 1 bit | flags: 2 bits | seconds: 1 bit | trailer: 2 bits |
+//	head:  | 00 | exceptions: 1 bit | flags: 2 bits | seconds: 1 bit | trailer: 2 bits |
 //
 // n is the number of points, LEB128 as are all numbers of variable length here. Times are offsets in the unit of the
 // qualifiers, all of which are in seconds or all in milliseconds. A value is number/10^scale, correctly rounded, or the
 // number has the bits of the float64 if scale is 16. If scale is 32 + p, number/10^p is only near the value, and the
-// distance is what the bits of the value, as an integer, have more than those of that float64. Odd values are what no
+// distance is what the bits of the value, as an integer, have more than those of that float64. Exceptions are what no
 // such number gives, such as NaN: a list of their count, and for each the distance from the place after the one before
 // and the float64 (8 bytes, big endian). Flags are those of the points, which tell the forms of values: left out where
 // they are those that mapping.AppendValue would have given, one byte if they are the same for all points, else one byte
@@ -45,12 +45,12 @@ const (
 
 // The first byte of a packed cell.
 const (
-	trailerMask = 0x03
-	secondsFlag = 0x04
-	flagsShift  = 3
-	flagsMask   = 0x03 << flagsShift
-	oddFlag     = 0x20
-	knownHead   = trailerMask | secondsFlag | flagsMask | oddFlag
+	trailerMask    = 0x03
+	secondsFlag    = 0x04
+	flagsShift     = 3
+	flagsMask      = 0x03 << flagsShift
+	exceptionsFlag = 0x20
+	knownHead      = trailerMask | secondsFlag | flagsMask | exceptionsFlag
 )
 
 const (

@@ -177,7 +177,7 @@ func TestAppend_TakesWhatPromtsdWrites(t *testing.T) {
 		n := rapid.IntRange(20, 300).Draw(t, "points")
 		values := rapid.SliceOfN(value, n, n).Draw(t, "values")
 		if i := rapid.IntRange(0, 2*len(values)).Draw(t, "odd"); i < len(values) {
-			values[i] = anyValue().Draw(t, "odd value")
+			values[i] = anyValue().Draw(t, "exception")
 		}
 		c := makeCell(anyTimes(t, len(values)), values)
 		if !checkAppend(t, c) {
@@ -352,7 +352,7 @@ func TestExpand_RefusesWhatNoCellHas(t *testing.T) {
 		{"both unary and a radix", "\x01\x00\x02\x02\x00\x02\x00\x4a\x00\x02\x00\x00\x01"},
 		{"time beyond a qualifier", "\x01\x00\x02\x02\x00\x02\xfe\xff\xff\x03\x02\x00\x00\x00"},
 		{"seconds that are milliseconds", "\x05\x00\x02\x02\x00\x02\xfe\x3b\x02\x00\x00\x00"},
-		{"odd value beyond the points", "\x21\x00\x02\x01\x02AAAAAAAA\x02\x00\x02\x00\x02\x00\x00\x00"},
+		{"exception beyond the points", "\x21\x00\x02\x01\x02AAAAAAAA\x02\x00\x02\x00\x02\x00\x00\x00"},
 		{"patch beyond the points", "\x01\x00\x02\x12\x00\x02\x00\x01\x01\x00\x02\x00\x00\x00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,10 +13,10 @@ type plan struct {
 }
 
 // planColumn finds a cheap shape for numbers, of which there are two or more. level is what to try besides delta and
-// curve: flat, or line for times.
+// deltaOfDelta: flat, or line for times.
 func (s *scratch) planColumn(numbers []int64, level order) plan {
 	m := len(numbers) - 1
-	deltas, curves, levels := s.steps[0][:m], s.steps[1][:m], s.steps[2][:m]
+	deltas, deltasOfDeltas, levels := s.steps[0][:m], s.steps[1][:m], s.steps[2][:m]
 	differ := int64(0)
 	for i, x := range numbers[1:] {
 		deltas[i] = x - numbers[i]
@@ -33,7 +33,7 @@ func (s *scratch) planColumn(numbers []int64, level order) plan {
 	}
 	last, sum := deltas[0], int64(0)
 	for i, d := range deltas {
-		curves[i] = d - last
+		deltasOfDeltas[i] = d - last
 		last = d
 		sum += d
 		levels[i] = sum
@@ -41,8 +41,8 @@ func (s *scratch) planColumn(numbers []int64, level order) plan {
 
 	best := measure(deltas)
 	best.order = delta
-	if p := measure(curves); p.cost < best.cost {
-		best, best.order, best.slope = p, curve, deltas[0]
+	if p := measure(deltasOfDeltas); p.cost < best.cost {
+		best, best.order, best.slope = p, deltaOfDelta, deltas[0]
 	}
 	slope := int64(0)
 	if level == line {

@@ -8,12 +8,12 @@ import (
 // scratch is the memory in which a cell lies taken apart by columns. It has the room for the largest cell, a third of
 // a megabyte, which is why it is pooled; of that, a cell of 240 points touches little.
 type scratch struct {
-	times    [maxPoints]int64  // offsets, in the unit of the qualifiers
-	flags    [maxPoints]byte   // of the qualifiers
-	raw      [maxPoints]uint64 // value bytes, the first the most significant, the missing ones 0
-	number   [maxPoints]int64  // the column that the values become
-	distance [maxPoints]int64  // a further column, if the decimals of the other are only near
-	odd      []oddValue        // the values that this column does not give
+	times      [maxPoints]int64  // offsets, in the unit of the qualifiers
+	flags      [maxPoints]byte   // of the qualifiers
+	raw        [maxPoints]uint64 // value bytes, the first the most significant, the missing ones 0
+	number     [maxPoints]int64  // the column that the values become
+	distance   [maxPoints]int64  // a further column, if the decimals of the other are only near
+	exceptions []exception       // the values that this column does not give
 
 	floats   [maxPoints]float64  // the values, if some are no integers
 	derived  [maxPoints]byte     // the flags that the values would have of themselves
@@ -25,8 +25,8 @@ type scratch struct {
 	proof    []byte // what Append's result expands to
 }
 
-// oddValue is a value that is listed apart, as its bits.
-type oddValue struct {
+// exception is a value that is listed apart, as its bits.
+type exception struct {
 	at   int
 	bits uint64
 }

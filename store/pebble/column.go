@@ -5,7 +5,7 @@ import (
 )
 
 // A key names a cell of its row by the family and by the column, which is the qualifier itself, if that is short, and
-// else a stand-in of 17 bytes; the qualifier then stands in the value:
+// else a hash of it, of 17 bytes; the qualifier then stands in the value:
 //
 //	 0..16 bytes             9 bytes                     8 bytes
 //	+-----------+           +---------------------------+---------------------------------+
@@ -21,11 +21,11 @@ import (
 // begins with a secret of 16 random bytes that each store draws when it is made, and that never leaves it: without it
 // collisions cannot be searched for, and 64 bits are enough.
 const (
-	maxPlain   = 16
-	headLen    = 9
-	hashLen    = 8
-	standInLen = headLen + hashLen // and nothing else has this length
-	secretLen  = 16
+	maxPlain  = 16
+	headLen   = 9
+	hashLen   = 8
+	hashedLen = headLen + hashLen // and nothing else has this length
+	secretLen = 16
 )
 
 // columner makes columns of qualifiers. It is for one goroutine.
@@ -45,13 +45,13 @@ func (c *columner) column(qualifier []byte) []byte {
 	return c.buf
 }
 
-// isStandIn says whether a column stands for a qualifier that is found in the value.
-func isStandIn(column []byte) bool { return len(column) == standInLen }
+// isHashed says whether a column stands for a qualifier that is found in the value.
+func isHashed(column []byte) bool { return len(column) == hashedLen }
 
 // columnLen is the length of the column of a qualifier of n bytes.
 func columnLen(n int) int {
 	if n <= maxPlain {
 		return n
 	}
-	return standInLen
+	return hashedLen
 }

@@ -24,9 +24,9 @@ import (
 // keys is that of (table, row, family, column).
 const (
 	sentinel     = 0x00
-	maxSuffix    = 1 + standInLen + 1 // the longest suffix
-	catalogTable = 0                  // the table id of the store's own rows
-	maxTable     = 254                // the last table id: maxTable+1 still serves as an upper bound
+	maxSuffix    = 1 + hashedLen + 1 // the longest suffix
+	catalogTable = 0                 // the table id of the store's own rows
+	maxTable     = 254               // the last table id: maxTable+1 still serves as an upper bound
 )
 
 // cellKey is a key taken apart; its slices point into the key.

@@ -73,7 +73,7 @@ func uvarintLen(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
 // decode appends the qualifier of a cell, then its value, and says how long the qualifier is. The column is that of its
 // key.
 func (p *Packing) decode(dst, column []byte, h header) (out []byte, qualifier int, err error) {
-	if len(column) > standInLen || isStandIn(column) == (h.form == formPlain) {
+	if len(column) > hashedLen || isHashed(column) == (h.form == formPlain) {
 		return dst, 0, fmt.Errorf("%w: a cell in form %d under a column of %d bytes", store.ErrCorrupt, h.form, len(column))
 	}
 	switch h.form {

@@ -128,7 +128,7 @@ type reader struct {
 	prefix       []byte // of the row at hand: table, row, sentinel
 	cells        []store.Cell
 	slab         []byte // qualifiers and values of cells
-	standIn      bool   // the column of the last cell was a stand-in
+	hashed       bool   // the column of the last cell was a hashed qualifier
 	unsorted     bool   // the cells are not in the order of their qualifiers
 	steps        int
 
@@ -211,7 +211,7 @@ func (r *reader) scanRange(yield func(store.Row, error) bool) (more bool, err er
 // readRow collects the wanted cells of the row with the prefix at hand, on whose first cell the iterator stands, and
 // leaves it behind the row.
 func (r *reader) readRow() error {
-	r.cells, r.slab, r.standIn, r.unsorted = r.cells[:0], r.slab[:0], false, false
+	r.cells, r.slab, r.hashed, r.unsorted = r.cells[:0], r.slab[:0], false, false
 	if err := r.readCells(); err != nil {
 		return err
 	}
@@ -274,12 +274,12 @@ func (r *reader) readCell(familyID byte, column []byte) error {
 	r.slab = slab // where it had to grow, the cells before keep the old one
 	mid, end := at+n, len(slab)
 	cell := store.Cell{Family: family, Qualifier: slab[at:mid:mid], Timestamp: h.timestamp, Value: slab[mid:end:end]}
-	// The first bytes of stand-ins make the order right in most cases, not in all.
-	standIn := isStandIn(column)
-	if (standIn || r.standIn) && len(r.cells) > 0 && compareCells(r.cells[len(r.cells)-1], cell) > 0 {
+	// The first bytes of hashed qualifiers make the order right in most cases, not in all.
+	hashed := isHashed(column)
+	if (hashed || r.hashed) && len(r.cells) > 0 && compareCells(r.cells[len(r.cells)-1], cell) > 0 {
 		r.unsorted = true
 	}
-	r.standIn = standIn
+	r.hashed = hashed
 	r.cells = append(r.cells, cell)
 	return nil
 }

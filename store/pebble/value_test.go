@@ -111,7 +111,7 @@ func TestDecode_RefusesWhatDoesNotFit(t *testing.T) {
 		value   string
 		want    string
 	}{
-		{"plain form under a stand-in", runLength, long, "0076", "form 0"},
+		{"plain form under a hashed qualifier", runLength, long, "0076", "form 0"},
 		{"long form under a qualifier", runLength, []byte("q"), "10017176", "form 1"},
 		{"length without end", runLength, long, "10ff", "does not end"},
 		{"length beyond the cell", runLength, long, "101571717171", "does not end"},
@@ -142,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Add([]byte("q"), []byte{})
-	f.Add(bytes.Repeat([]byte("q"), standInLen+1), []byte{0})
+	f.Add(bytes.Repeat([]byte("q"), hashedLen+1), []byte{0})
 	f.Add([]byte("q"), []byte{0x09})
 	f.Add([]byte("q"), []byte{0x36, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, column, raw []byte) {
@@ -170,6 +170,6 @@ func TestColumner_SecretsDiffer(t *testing.T) {
 	var a columner
 	b := columner{secret: [secretLen]byte{1}}
 	if bytes.Equal(bytes.Clone(a.column(q)), b.column(q)) {
-		t.Error("two secrets give one stand-in")
+		t.Error("two secrets give one hashed qualifier")
 	}
 }

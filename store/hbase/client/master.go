@@ -54,7 +54,7 @@ func (c *Client) masterAddr(ctx context.Context) (*string, error) {
 func (c *Client) callMaster(
 	ctx context.Context, addr, method string, request wire.Message, read func(answer []byte) error,
 ) error {
-	conn, err := c.pool.conn(ctx, laneKey{addr: addr, service: wire.MasterService})
+	conn, err := c.pool.conn(ctx, slotKey{addr: addr, service: wire.MasterService})
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (c *Client) onServer(
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.RPCTimeout)
 		defer cancel()
-		conn, err := c.pool.conn(ctx, laneKey{addr: a.region.addr, service: wire.AdminService})
+		conn, err := c.pool.conn(ctx, slotKey{addr: a.region.addr, service: wire.AdminService})
 		if err != nil {
 			return err
 		}

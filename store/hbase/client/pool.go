@@ -23,7 +23,7 @@ type pool struct {
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-	lanes  map[laneKey]*lane
+	slots  map[slotKey]*slot
 }
 
 // traffic is the large requests of one kind: how many of them may be in flight, and the connections they take.
@@ -33,8 +33,8 @@ type traffic struct {
 	conn    func(ctx context.Context, addr string) (*rpc.Conn, error)
 }
 
-// laneKey tells the connections of a pool apart.
-type laneKey struct {
+// slotKey tells the connections of a pool apart.
+type slotKey struct {
 	addr    string
 	service string
 	bulk    bool
@@ -42,7 +42,7 @@ type laneKey struct {
 
 func newPool(cfg *Config) *pool {
 	life, cancel := context.WithCancel(context.Background())
-	p := &pool{cfg: cfg, life: life, cancel: cancel, lanes: make(map[laneKey]*lane)}
+	p := &pool{cfg: cfg, life: life, cancel: cancel, slots: make(map[slotKey]*slot)}
 	p.writes = &traffic{newLimits(cfg.RegionRPCs), newLimits(cfg.ServerRPCs), p.calls}
 	p.reads = &traffic{newLimits(cfg.RegionRPCs), newLimits(cfg.ServerRPCs), p.bulk}
 	return p
@@ -50,57 +50,57 @@ func newPool(cfg *Config) *pool {
 
 // calls is the connection for small requests to a region server.
 func (p *pool) calls(ctx context.Context, addr string) (*rpc.Conn, error) {
-	return p.conn(ctx, laneKey{addr: addr, service: wire.ClientService})
+	return p.conn(ctx, slotKey{addr: addr, service: wire.ClientService})
 }
 
 // bulk is the connection for large answers of a region server.
 func (p *pool) bulk(ctx context.Context, addr string) (*rpc.Conn, error) {
-	return p.conn(ctx, laneKey{addr: addr, service: wire.ClientService, bulk: true})
+	return p.conn(ctx, slotKey{addr: addr, service: wire.ClientService, bulk: true})
 }
 
 // conn returns a connection that works as far as is known, dialling it when there is none. It fails at once during the
 // pause after a failed dial, so that nobody waits for a server that is down while its regions move elsewhere.
-func (p *pool) conn(ctx context.Context, key laneKey) (*rpc.Conn, error) {
+func (p *pool) conn(ctx context.Context, key slotKey) (*rpc.Conn, error) {
 	for {
 		p.mu.Lock()
 		if p.closed {
 			p.mu.Unlock()
 			return nil, ErrClosed
 		}
-		l := p.lanes[key]
-		if l == nil {
-			l = &lane{pool: p, key: key}
-			l.idle = time.AfterFunc(p.cfg.IdleTimeout, func() { p.begin(l.rest) })
-			p.lanes[key] = l
+		s := p.slots[key]
+		if s == nil {
+			s = &slot{pool: p, key: key}
+			s.idle = time.AfterFunc(p.cfg.IdleTimeout, func() { p.begin(s.closeIdle) })
+			p.slots[key] = s
 		}
 		p.mu.Unlock()
-		if conn, err := l.get(ctx); err != errGone {
+		if conn, err := s.get(ctx); err != errGone {
 			return conn, err
 		}
 	}
 }
 
-// errGone says that a lane is none of the pool's any more, because nobody used it.
+// errGone says that a slot is none of the pool's any more, because nobody used it.
 var errGone = errors.New("connection was idle for too long")
 
-// rest gives the lane up when nobody has used it for long, and else looks again later.
-func (l *lane) rest() {
-	p := l.pool
-	l.mu.Lock()
-	unused := time.Since(l.used)
-	if l.conn != nil {
-		unused = min(unused, l.conn.Idle())
+// closeIdle gives the slot up when nobody has used it for long, and else looks again later.
+func (s *slot) closeIdle() {
+	p := s.pool
+	s.mu.Lock()
+	unused := time.Since(s.used)
+	if s.conn != nil {
+		unused = min(unused, s.conn.Idle())
 	}
-	if l.gone = l.dial == nil && unused >= p.cfg.IdleTimeout; !l.gone {
-		l.idle.Reset(max(p.cfg.IdleTimeout-unused, p.cfg.IdleTimeout/10))
-		l.mu.Unlock()
+	if s.gone = s.dial == nil && unused >= p.cfg.IdleTimeout; !s.gone {
+		s.idle.Reset(max(p.cfg.IdleTimeout-unused, p.cfg.IdleTimeout/10))
+		s.mu.Unlock()
 		return
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	p.mu.Lock()
-	delete(p.lanes, l.key)
+	delete(p.slots, s.key)
 	p.mu.Unlock()
-	l.close()
+	s.close()
 }
 
 // close breaks all connections and waits for their goroutines.
@@ -110,25 +110,25 @@ func (p *pool) close() {
 	p.mu.Unlock()
 	p.cancel()
 	p.wg.Wait()
-	for _, l := range p.lanes { // nobody adds to it any more
-		l.close()
+	for _, s := range p.slots { // nobody adds to it any more
+		s.close()
 	}
 }
 
-// lane is the place of one connection.
-type lane struct {
+// slot is the place of one connection.
+type slot struct {
 	pool *pool
-	key  laneKey
+	key  slotKey
 
-	idle *time.Timer // runs rest
+	idle *time.Timer // runs closeIdle
 
 	mu       sync.Mutex // guards what follows
 	used     time.Time  // when somebody wanted the connection last
-	gone     bool       // the pool has no such lane any more
+	gone     bool       // the pool has no such slot any more
 	conn     *rpc.Conn  // the last one, which may be broken by now
 	dial     *dial      // under way; nil when there is none
 	failures int        // of dials since the last one that succeeded
-	resting  time.Time  // no dial before
+	backoff  time.Time  // no dial before
 	err      error      // of the last dial
 }
 
@@ -139,42 +139,42 @@ type dial struct {
 	err  error
 }
 
-// errResting says that a server is left alone for a moment after a failed dial.
-var errResting = errors.New("not dialled again so soon")
+// errBackoff says that a server is left alone for a moment after a failed dial.
+var errBackoff = errors.New("not dialled again so soon")
 
-func (l *lane) get(ctx context.Context) (*rpc.Conn, error) {
-	l.mu.Lock()
-	if l.gone {
-		l.mu.Unlock()
+func (s *slot) get(ctx context.Context) (*rpc.Conn, error) {
+	s.mu.Lock()
+	if s.gone {
+		s.mu.Unlock()
 		return nil, errGone
 	}
-	l.used = time.Now()
-	if l.conn != nil && l.conn.Err() == nil {
-		defer l.mu.Unlock()
-		return l.conn, nil
+	s.used = time.Now()
+	if s.conn != nil && s.conn.Err() == nil {
+		defer s.mu.Unlock()
+		return s.conn, nil
 	}
-	d := l.dial
+	d := s.dial
 	if d == nil {
-		if time.Now().Before(l.resting) {
-			defer l.mu.Unlock()
-			return nil, &rpc.Error{Addr: l.key.addr, Method: "dial", Err: fmt.Errorf("%w: %w", errResting, l.err)}
+		if time.Now().Before(s.backoff) {
+			defer s.mu.Unlock()
+			return nil, &rpc.Error{Addr: s.key.addr, Method: "dial", Err: fmt.Errorf("%w: %w", errBackoff, s.err)}
 		}
 		d = &dial{done: make(chan struct{})}
-		l.dial = d
-		old := l.conn
-		l.conn = nil
-		if !l.pool.begin(func() { l.connect(d, old) }) {
-			l.dial = nil
-			l.mu.Unlock()
+		s.dial = d
+		old := s.conn
+		s.conn = nil
+		if !s.pool.begin(func() { s.connect(d, old) }) {
+			s.dial = nil
+			s.mu.Unlock()
 			return nil, ErrClosed
 		}
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	select {
 	case <-d.done:
 		return d.conn, d.err
 	case <-ctx.Done():
-		return nil, &rpc.Error{Addr: l.key.addr, Method: "dial", Err: ctx.Err()}
+		return nil, &rpc.Error{Addr: s.key.addr, Method: "dial", Err: ctx.Err()}
 	}
 }
 
@@ -190,41 +190,41 @@ func (p *pool) begin(f func()) bool {
 }
 
 // connect dials on behalf of all who wait, and hence not with the context of any of them.
-func (l *lane) connect(d *dial, old *rpc.Conn) {
+func (s *slot) connect(d *dial, old *rpc.Conn) {
 	if old != nil {
 		_ = old.Close() // it is broken; its goroutines may still be on their way out
 	}
-	cfg := l.pool.cfg
-	ctx, cancel := context.WithTimeout(l.pool.life, cfg.DialTimeout)
+	cfg := s.pool.cfg
+	ctx, cancel := context.WithTimeout(s.pool.life, cfg.DialTimeout)
 	defer cancel()
 	d.conn, d.err = rpc.Dial(ctx, rpc.Config{
-		Addr: l.key.addr, Service: l.key.service, User: cfg.User, TLS: cloned(cfg.TLS), Compression: cfg.Compression,
+		Addr: s.key.addr, Service: s.key.service, User: cfg.User, TLS: cloned(cfg.TLS), Compression: cfg.Compression,
 		Auth: cfg.Auth, Dial: cfg.Dial, WriteTimeout: cfg.RPCTimeout, StallTimeout: cfg.RPCTimeout,
 		Observer: cfg.Observer, Logger: cfg.Logger,
 	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dial = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dial = nil
 	if d.err != nil {
-		l.failures++
-		l.err = d.err
-		l.resting = time.Now().Add(restPause(l.failures))
+		s.failures++
+		s.err = d.err
+		s.backoff = time.Now().Add(dialBackoff(s.failures))
 	} else {
-		l.failures, l.err, l.conn = 0, nil, d.conn
+		s.failures, s.err, s.conn = 0, nil, d.conn
 	}
 	close(d.done)
 }
 
-// restPause is for how long a server is left alone after so many failed dials in a row.
-func restPause(failures int) time.Duration {
+// dialBackoff is for how long a server is left alone after so many failed dials in a row.
+func dialBackoff(failures int) time.Duration {
 	return min(50*time.Millisecond<<min(failures, 6), 2*time.Second)
 }
 
-func (l *lane) close() {
-	l.idle.Stop()
-	l.mu.Lock()
-	conn := l.conn
-	l.mu.Unlock()
+func (s *slot) close() {
+	s.idle.Stop()
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
 	if conn != nil {
 		_ = conn.Close()
 	}

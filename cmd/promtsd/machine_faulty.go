@@ -20,11 +20,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// newSurroundings puts the faults that stand in the file PROMTSD_TORTURE between promtsd and the machine. The file is
+// newMachine puts the faults that stand in the file PROMTSD_TORTURE between promtsd and the machine. The file is
 // looked at all the time: it may be replaced while promtsd runs, and counts at its start.
-func newSurroundings() surroundings {
-	p := &plague{file: os.Getenv("PROMTSD_TORTURE")}
-	return surroundings{now: p.now, disk: &plaguedFS{FS: vfs.Default, plague: p}, dial: p.dial}
+func newMachine() machine {
+	p := &injector{file: os.Getenv("PROMTSD_TORTURE")}
+	return machine{now: p.now, disk: &faultyFS{FS: vfs.Default, injector: p}, dial: p.dial}
 }
 
 // The faults of a disk and of a network.
@@ -44,35 +44,35 @@ const (
 // dropEvery is how often old samples are looked for.
 const dropEvery = time.Second
 
-// plague is what ails the machine. The zero value ails nothing.
-type plague struct {
+// injector injects faults. The zero value injects none.
+type injector struct {
 	file string
 
 	mu   sync.Mutex
 	read time.Time // when the file was last looked at
-	last torment
+	last injectedFaults
 }
 
-// torment is what the file holds, as JSON.
-type torment struct {
+// injectedFaults are what the file holds, as JSON.
+type injectedFaults struct {
 	ClockMs   int64 // ahead of the machine's clock
 	Disk, Net string
 	NetPort   string // of the servers that Net is about; empty: all
 }
 
 // net is the fault of connections to an address.
-func (t torment) net(addr string) string {
+func (t injectedFaults) net(addr string) string {
 	if t.NetPort != "" && !strings.HasSuffix(addr, ":"+t.NetPort) {
 		return ""
 	}
 	return t.Net
 }
 
-func (p *plague) look() torment {
+func (p *injector) look() injectedFaults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.read) > 5*time.Millisecond {
-		var now torment
+		var now injectedFaults
 		if text, err := os.ReadFile(p.file); err == nil && json.Unmarshal(text, &now) == nil {
 			p.last = now
 		}
@@ -81,12 +81,12 @@ func (p *plague) look() torment {
 	return p.last
 }
 
-func (p *plague) now() time.Time {
+func (p *injector) now() time.Time {
 	return time.Now().Round(0).Add(time.Duration(p.look().ClockMs) * time.Millisecond)
 }
 
 // pass waits while something is hung.
-func (p *plague) pass(hung func(torment) bool) torment {
+func (p *injector) pass(hung func(injectedFaults) bool) injectedFaults {
 	for {
 		t := p.look()
 		if !hung(t) {
@@ -97,8 +97,8 @@ func (p *plague) pass(hung func(torment) bool) torment {
 }
 
 // write is asked before each write to the disk, and sync before each sync.
-func (p *plague) write() error {
-	t := p.pass(func(t torment) bool { return t.Disk == diskHung })
+func (p *injector) write() error {
+	t := p.pass(func(t injectedFaults) bool { return t.Disk == diskHung })
 	switch t.Disk {
 	case diskFull:
 		return syscall.ENOSPC
@@ -108,74 +108,74 @@ func (p *plague) write() error {
 	return nil
 }
 
-func (p *plague) sync() error {
+func (p *injector) sync() error {
 	if p.look().Disk == diskFails {
 		return syscall.EIO
 	}
 	return p.write()
 }
 
-// plaguedFS is a disk that loses what was not synced when promtsd is killed, as a power failure does: until then it is
+// faultyFS is a disk that loses what was not synced when promtsd is killed, as a power failure does: until then it is
 // in promtsd's own memory.
-type plaguedFS struct {
+type faultyFS struct {
 	vfs.FS
-	plague *plague
+	injector *injector
 }
 
-func (f *plaguedFS) Unwrap() vfs.FS { return f.FS }
+func (f *faultyFS) Unwrap() vfs.FS { return f.FS }
 
-func (f *plaguedFS) wrap(file vfs.File, err error) (vfs.File, error) {
+func (f *faultyFS) wrap(file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plaguedFile{File: file, plague: f.plague}, nil
+	return &faultyFile{File: file, injector: f.injector}, nil
 }
 
-func (f *plaguedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f.plague.pass(func(t torment) bool { return t.Disk == diskHung })
+func (f *faultyFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f.injector.pass(func(t injectedFaults) bool { return t.Disk == diskHung })
 	return f.wrap(f.FS.Create(name, c))
 }
 
-func (f *plaguedFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (f *faultyFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.wrap(f.FS.ReuseForWrite(from, to, c))
 }
 
-func (f *plaguedFS) OpenDir(name string) (vfs.File, error) { return f.wrap(f.FS.OpenDir(name)) }
+func (f *faultyFS) OpenDir(name string) (vfs.File, error) { return f.wrap(f.FS.OpenDir(name)) }
 
-type plaguedFile struct {
+type faultyFile struct {
 	vfs.File
-	plague   *plague
+	injector *injector
 	unsynced bytes.Buffer
 }
 
-func (f *plaguedFile) Write(p []byte) (int, error) {
-	if err := f.plague.write(); err != nil {
+func (f *faultyFile) Write(p []byte) (int, error) {
+	if err := f.injector.write(); err != nil {
 		return 0, err
 	}
 	return f.unsynced.Write(p)
 }
 
-func (f *plaguedFile) flush() error {
-	if err := f.plague.sync(); err != nil {
+func (f *faultyFile) flush() error {
+	if err := f.injector.sync(); err != nil {
 		return err
 	}
 	_, err := f.unsynced.WriteTo(f.File)
 	return err
 }
 
-func (f *plaguedFile) Sync() error {
+func (f *faultyFile) Sync() error {
 	if err := f.flush(); err != nil {
 		return err
 	}
 	return f.File.Sync()
 }
 
-func (f *plaguedFile) SyncData() error { return f.Sync() }
+func (f *faultyFile) SyncData() error { return f.Sync() }
 
 // SyncTo promises nothing, and does nothing.
-func (f *plaguedFile) SyncTo(int64) (bool, error) { return false, nil }
+func (f *faultyFile) SyncTo(int64) (bool, error) { return false, nil }
 
-func (f *plaguedFile) Close() error {
+func (f *faultyFile) Close() error {
 	_, err := f.unsynced.WriteTo(f.File) // may be read before it is synced
 	if closeErr := f.File.Close(); err == nil {
 		err = closeErr
@@ -183,7 +183,7 @@ func (f *plaguedFile) Close() error {
 	return err
 }
 
-func (p *plague) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (p *injector) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if p.look().net(addr) == netHung {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -192,16 +192,16 @@ func (p *plague) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	return &plaguedConn{Conn: conn, plague: p, addr: addr}, nil
+	return &faultyConn{Conn: conn, injector: p, addr: addr}, nil
 }
 
-// plaguedConn is a connection that may be cut, or go silent for good. HBase's servers and ZooKeeper's answer in frames, each
+// faultyConn is a connection that may be cut, or go silent for good. HBase's servers and ZooKeeper's answer in frames, each
 // with its length in four bytes before it, of which some may be lost, and others come that nobody has sent.
-type plaguedConn struct {
+type faultyConn struct {
 	net.Conn
-	plague *plague
-	addr   string
-	silent atomic.Bool
+	injector *injector
+	addr     string
+	silent   atomic.Bool
 
 	// What follows is for the one who reads.
 	head    []byte // of the next frame, as far as it has come
@@ -211,8 +211,8 @@ type plaguedConn struct {
 }
 
 // pass says how many of n bytes get through; an error ends the connection.
-func (c *plaguedConn) pass(n int) (int, error) {
-	switch net := c.plague.look().net(c.addr); {
+func (c *faultyConn) pass(n int) (int, error) {
+	switch net := c.injector.look().net(c.addr); {
 	case net == netClosed:
 		return 0, io.EOF
 	case net == netCut && rand.IntN(50) == 0:
@@ -223,7 +223,7 @@ func (c *plaguedConn) pass(n int) (int, error) {
 	return n, nil
 }
 
-func (c *plaguedConn) Read(p []byte) (int, error) {
+func (c *faultyConn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.readFrames(p)
 		if err != nil {
@@ -239,7 +239,7 @@ func (c *plaguedConn) Read(p []byte) (int, error) {
 }
 
 // readFrames reads what comes next, which may be nothing yet.
-func (c *plaguedConn) readFrames(p []byte) (n int, err error) {
+func (c *faultyConn) readFrames(p []byte) (n int, err error) {
 	switch {
 	case len(c.ready) > 0:
 		n = copy(p, c.ready)
@@ -262,13 +262,13 @@ func (c *plaguedConn) readFrames(p []byte) (n int, err error) {
 }
 
 // begin decides on the frame whose length has come.
-func (c *plaguedConn) begin() {
+func (c *faultyConn) begin() {
 	c.ready, c.left, c.leaveIt = c.head, int(binary.BigEndian.Uint32(c.head)), false
 	c.head = nil
 	if rand.IntN(20) > 0 {
 		return
 	}
-	switch c.plague.look().net(c.addr) {
+	switch c.injector.look().net(c.addr) {
 	case netLost:
 		c.ready, c.leaveIt = nil, true
 	case netJunk:
@@ -289,7 +289,7 @@ func junk() []byte {
 	return frame
 }
 
-func (c *plaguedConn) Write(p []byte) (int, error) {
+func (c *faultyConn) Write(p []byte) (int, error) {
 	part, cut := c.pass(len(p))
 	if c.silent.Load() {
 		return len(p), nil

@@ -4,7 +4,7 @@ package main
 
 import "time"
 
-func newSurroundings() surroundings { return surroundings{now: time.Now} }
+func newMachine() machine { return machine{now: time.Now} }
 
 // dropEvery is how often old samples are looked for. They are dropped by the hour.
 const dropEvery = 10 * time.Minute
