@@ -58,9 +58,7 @@ func TestStress(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
-	if deadline, ok := t.Deadline(); ok && time.Until(deadline) < *stressFor+5*time.Minute {
-		t.Fatalf("-stress.for=%v is longer than go test waits; give -timeout 0", *stressFor)
-	}
+	child.RequireTime(t, *stressFor+5*time.Minute)
 	attacks, err := chosenAttacks(*stressAttacks)
 	if err != nil {
 		t.Fatalf("-stress.attacks: %v", err)

@@ -121,9 +121,7 @@ func tortureFlags(node int, draw func(pick func(values ...string) string) []stri
 
 func newTorture(t *testing.T, injectors []faultInjector) *torture {
 	t.Helper()
-	if deadline, ok := t.Deadline(); ok && time.Until(deadline) < *tortureFor+2*tortureRecovery {
-		t.Fatalf("-torture.for=%v is longer than go test waits; give -timeout 0", *tortureFor)
-	}
+	child.RequireTime(t, *tortureFor+2*tortureRecovery)
 	if *tortureFaults != "" {
 		names, err := regexp.Compile(*tortureFaults)
 		if err != nil {
