@@ -189,7 +189,7 @@ func (h *Handler) newAPI(known features.Collector) *v1.API {
 		nobody, "", // the TSDB, and its directory
 		false,    // admin routes
 		false, 0, // search routes
-		h.config.Logger,
+		newSparse(h.config.Logger),
 		func(context.Context) v1.RulesRetriever { return nobody },
 		0, 1, 0, // remote read, which is served elsewhere
 		false, // agent

@@ -25,7 +25,7 @@ const maxOTLP = 8
 // says 200; and OTLP exporters try again after 503, but not after its 500.
 func newOTLP(c Config) http.Handler {
 	places := fair.NewPlaces(maxOTLP)
-	handler := remote.NewOTLPWriteHandler(c.Logger, c.Registerer, notingAppendable{c.OTLP}, emptyConfig,
+	handler := remote.NewOTLPWriteHandler(newSparse(c.Logger), c.Registerer, notingAppendable{c.OTLP}, emptyConfig,
 		remote.OTLPOptions{LookbackDelta: c.LookbackDelta})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
