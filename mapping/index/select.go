@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -55,7 +56,7 @@ type Config struct {
 type Reader struct {
 	Config
 	known known
-	wide  chan struct{} // has an entry for each selection that reads the store for very many metrics
+	wide  chan struct{} // has an entry for each selection that reads the store for very many metrics, as memory lacks some
 }
 
 // NewReader returns a Reader.
@@ -63,8 +64,12 @@ func NewReader(c Config) *Reader {
 	return &Reader{Config: c, wide: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// fewMetrics are so few that a selection of theirs need not wait for others.
-const fewMetrics = 64
+const (
+	// fewMetrics are so few that a selection of theirs need not wait for others.
+	fewMetrics = 64
+	// wideWait is how long one of more waits at most.
+	wideWait = 5 * time.Second
+)
 
 // Series is one series of the index. A TSUID stands for exactly one label set; rarely, two TSUIDs stand for the same
 // one (a name that OpenTSDB wrote in ISO-8859-1 and promtsd in UTF-8), and then both are listed, one after the other.
@@ -308,11 +313,16 @@ func (s *selection) run(ctx context.Context) (enough bool, err error) {
 
 // fromStore reads every source, and finds the days where those do not tell them.
 func (s *selection) fromStore(ctx context.Context) error {
-	if s.p.metrics == nil || len(s.p.metrics) > fewMetrics {
+	if m := s.r.Memory; m != nil && m.MaxSeries > 0 && (s.p.metrics == nil || len(s.p.metrics) > fewMetrics) {
 		// It goes through all series of a day, say: half of the processors are for others.
+		waits := time.NewTimer(wideWait)
+		defer waits.Stop()
 		select {
 		case s.r.wide <- struct{}{}:
 			defer func() { <-s.r.wide }()
+		case <-waits.C:
+			return fmt.Errorf("%w: for %v others have gone through the series of all metrics, which are more than --index.max-series keeps in "+
+				"memory: ask again, or for fewer metrics", store.ErrUnavailable, wideWait)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -2,12 +2,15 @@ package index_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/promtsd/promtsd/mapping/index"
@@ -37,9 +40,10 @@ func TestReader_ReadsAllSeriesAFewAtATime(t *testing.T) {
 	for i := range 10 {
 		db.write(db.tsuid(fmt.Sprint("m", i), "k", fmt.Sprint(i)), noon)
 	}
+	m, _ := db.memory(1)
 	st := &counting{Store: db.store}
 	db.store = st
-	r := db.readerOn(nil)
+	r := db.readerOn(m)
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
@@ -51,5 +55,46 @@ func TestReader_ReadsAllSeriesAFewAtATime(t *testing.T) {
 	all.Wait()
 	if most := int(st.most.Load()); most > max(1, runtime.GOMAXPROCS(0)/2) {
 		t.Errorf("%d went through all series at a time", most)
+	}
+}
+
+// Who would have to wait for very long is told so.
+func TestReader_WaitsForOthersABoundedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := newDatabase(t, nil)
+		db.write(db.tsuid("m", "k", "v"), noon)
+		db.write(db.tsuid("m", "k", "w"), noon)
+		m, _ := db.memory(1)
+		db.store = hanging{db.store}
+		r := db.readerOn(m)
+		ctx, leave := context.WithCancel(t.Context())
+		ask := func() error {
+			_, _, err := r.LabelValues(ctx, "k", noon, noon, index.Limits{})
+			return err
+		}
+		var all sync.WaitGroup
+		for range max(1, runtime.GOMAXPROCS(0)/2) {
+			all.Go(func() {
+				if err := ask(); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want it to hang until its client leaves", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := ask(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "--index.max-series") {
+			t.Errorf("got %v, want an error that names the limit", err)
+		}
+		leave()
+		all.Wait()
+	})
+}
+
+// hanging is a store that does not answer scans.
+type hanging struct{ store.Store }
+
+func (hanging) Scan(ctx context.Context, _ store.Scan) iter.Seq2[store.Row, error] {
+	return func(yield func(store.Row, error) bool) {
+		<-ctx.Done()
+		yield(store.Row{}, ctx.Err())
 	}
 }
