@@ -22,8 +22,8 @@ import (
 type stressAttack struct {
 	name    string
 	clients int
-	// want are the answers that they may get: a status, and what its text has of the limit. The first has to come. Where there is
-	// none, any answer will do.
+	// want are the answers that they may get: a status, and what its text has of the limit. The first has to come. Where
+	// there is none, any answer will do.
 	want   []string
 	strike func(c *stressClient)
 }
@@ -220,7 +220,8 @@ func leaving(strike func(*stressClient)) func(*stressClient) {
 	}
 }
 
-// holding opens connections, says the same on each, and has them stay until promtsd or the attack ends. more is called with each then.
+// holding opens connections, says the same on each, and has them stay until promtsd or the attack ends. more is called
+// with each then.
 func holding(connections int, said func() []byte, more func(c *stressClient, conn net.Conn)) func(*stressClient) {
 	content := sync.OnceValue(said)
 	return func(c *stressClient) {
@@ -266,5 +267,6 @@ func said(text string) func() []byte { return func() []byte { return []byte(text
 
 // head is the beginning of a POST whose body is to have so many bytes.
 func head(path, contentType string, length int) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path, contentType, length)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path,
+		contentType, length)
 }

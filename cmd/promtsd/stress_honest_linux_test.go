@@ -62,7 +62,8 @@ type stressFigures map[string]stressTimes
 
 func newStressHonest(x *stress) *stressHonest {
 	h := &stressHonest{
-		stress: x, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}}, start: time.Now().Add(-24 * time.Hour).UnixMilli(),
+		stress: x, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}},
+		start: time.Now().Add(-24 * time.Hour).UnixMilli(),
 		times: map[string]*stressTimes{}, last: map[string]stressLast{},
 	}
 	for n := range stressSenders {
@@ -116,7 +117,8 @@ func (h *stressHonest) begin() (stop func()) {
 
 // ask asks something small.
 func (h *stressHonest) ask(ctx context.Context, reader, turn int) {
-	one := fmt.Sprintf(`honest{sender="%d",batch="%d",n="%03d"}`, turn%stressSenders, turn%stressBatches, turn*7%stressBatch)
+	one := fmt.Sprintf(`honest{sender="%d",batch="%d",n="%03d"}`, turn%stressSenders, turn%stressBatches,
+		turn*7%stressBatch)
 	form := url.Values{"query": {one}, "match[]": {one}, "time": {seconds(time.UnixMilli(h.start))}}
 	form.Set("start", form.Get("time"))
 	form.Set("end", seconds(time.UnixMilli(h.start+600_000)))
@@ -158,7 +160,9 @@ func (h *stressHonest) checkHealth(ctx context.Context) {
 }
 
 // insist repeats a request until it is served, as Prometheus does, and notes how long that took.
-func (h *stressHonest) insist(ctx context.Context, kind string, number int, do func(context.Context) (int, http.Header, string, error)) {
+func (h *stressHonest) insist(ctx context.Context, kind string, number int,
+	do func(context.Context) (code int, header http.Header, text string, err error),
+) {
 	begun, why, refused := time.Now(), "", 0
 	defer func() { h.note(kind, number, begun, why, refused) }()
 	for wait := 30 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
@@ -219,7 +223,8 @@ func (h *stressHonest) normal(since time.Time) (err error) {
 	defer h.mu.Unlock()
 	for who, last := range h.last {
 		if last.began.Before(since) || last.took > stressNormal {
-			err = errors.Join(err, fmt.Errorf("the last %s began %v after the end and took %v", who, last.began.Sub(since), last.took))
+			err = errors.Join(err, fmt.Errorf("the last %s began %v after the end and took %v", who, last.began.Sub(since),
+				last.took))
 		}
 	}
 	return err
@@ -231,7 +236,7 @@ func (f stressFigures) String() string {
 		s := f[kind]
 		part := fmt.Sprintf("%s: %d, at most %v", kind, s.n, s.slowest.Round(time.Millisecond))
 		if s.refused > 0 {
-			part += fmt.Sprintf(", %d refused", s.refused)
+			part += fmt.Sprintf(", %d refused (%.150s)", s.refused, strings.TrimSpace(s.why))
 		}
 		if len(s.late) > 0 {
 			part += fmt.Sprintf(", %d LATE", len(s.late))
@@ -241,8 +246,8 @@ func (f stressFigures) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// problems says who was served too late, on a machine that others make slower so many times. One in a hundred may be, and one at least, by as
-// much again: the attackers run on the same processors.
+// problems says who was served too late, on a machine that others make slower so many times. One in a hundred may be,
+// and one at least, by as much again: the attackers run on the same processors.
 func (f stressFigures) problems(slow float64) (list []string) {
 	for kind, s := range f {
 		most := time.Duration(slow * float64(s.limit))
@@ -253,7 +258,8 @@ func (f stressFigures) problems(slow float64) (list []string) {
 			}
 		}
 		if late > 1+s.n/100 || s.slowest > 2*most {
-			list = append(list, fmt.Sprintf("%d of %d of the kind %s took more than %v, the slowest %v: %.300s", late, s.n, kind, most, s.slowest, s.why))
+			list = append(list, fmt.Sprintf("%d of %d of the kind %s took more than %v, the slowest %v: %.300s", late, s.n,
+				kind, most, s.slowest, s.why))
 		}
 	}
 	return list
@@ -269,8 +275,9 @@ type stressSender struct {
 // series is a series of the sender.
 func (s *stressSender) series(n int) []prompb.Label {
 	return []prompb.Label{
-		{Name: "__name__", Value: "honest"}, {Name: "batch", Value: strconv.Itoa(n / stressBatch)}, {Name: "instance", Value: fmt.Sprintf("10.0.%d.%d:9100", s.number, n%50)},
-		{Name: "job", Value: "honest"}, {Name: "n", Value: fmt.Sprintf("%03d", n%stressBatch)}, {Name: "sender", Value: strconv.Itoa(s.number)},
+		{Name: "__name__", Value: "honest"}, {Name: "batch", Value: strconv.Itoa(n / stressBatch)},
+		{Name: "instance", Value: fmt.Sprintf("10.0.%d.%d:9100", s.number, n%50)}, {Name: "job", Value: "honest"},
+		{Name: "n", Value: fmt.Sprintf("%03d", n%stressBatch)}, {Name: "sender", Value: strconv.Itoa(s.number)},
 	}
 }
 
@@ -311,11 +318,12 @@ func (h *stressHonest) readBack() {
 }
 
 func (s *stressSender) readBack() (samples int) {
-	answer, err := postRead(s.t.Context(), http.DefaultClient, s.promtsd.URL(), prompb.ReadRequest_STREAMED_XOR_CHUNKS, []*prompb.Query{{
-		StartTimestampMs: 0, EndTimestampMs: time.Now().UnixMilli(), Matchers: []*prompb.LabelMatcher{
-			{Name: "__name__", Value: "honest"}, {Name: "sender", Value: strconv.Itoa(s.number)},
-		},
-	}})
+	answer, err := postRead(s.t.Context(), http.DefaultClient, s.promtsd.URL(), prompb.ReadRequest_STREAMED_XOR_CHUNKS,
+		[]*prompb.Query{{
+			StartTimestampMs: 0, EndTimestampMs: time.Now().UnixMilli(), Matchers: []*prompb.LabelMatcher{
+				{Name: "__name__", Value: "honest"}, {Name: "sender", Value: strconv.Itoa(s.number)},
+			},
+		}})
 	if err != nil {
 		s.problem("read back sender %d: %v", s.number, err)
 		return 0

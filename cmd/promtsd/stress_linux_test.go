@@ -19,7 +19,8 @@ import (
 )
 
 var (
-	stressFor     = flag.Duration("stress.for", 20*time.Second, "how long attacks go on in the stress test after each was made for a moment; above 20m give -timeout, too")
+	stressFor = flag.Duration("stress.for", 20*time.Second,
+		"how long attacks go on in the stress test after each was made for a moment; above 20m give -timeout, too")
 	stressSeed    = flag.Uint64("stress.seed", 1, "seed of the attacks that the stress test mixes")
 	stressAttacks = flag.String("stress.attacks", "", "make only attacks whose names match this regular expression")
 )
@@ -38,8 +39,9 @@ const (
 	stressNewNames   = 10_000           // a second
 )
 
-// stress is promtsd under a memory limit, asked by strangers for all that could kill or stall it: each attack for a moment by
-// itself, then several at a time that a seed draws. Honest senders and readers go on beside them, and judge it.
+// stress is promtsd under a memory limit, asked by strangers for all that could kill or stall it: each attack for a
+// moment by itself, then several at a time that a seed draws. Honest senders and readers go on beside them, and judge
+// it.
 type stress struct {
 	t       *testing.T
 	promtsd *promtest.Process
@@ -52,8 +54,8 @@ type stress struct {
 	problems []string
 }
 
-// TestStress attacks a promtsd on an embedded store. What other promtsd may ask of each other is attacked in adapter/peer: on an
-// embedded store nobody listens for them.
+// TestStress attacks a promtsd on an embedded store. What other promtsd may ask of each other is attacked in
+// adapter/peer: on an embedded store nobody listens for them.
 func TestStress(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -63,7 +65,8 @@ func TestStress(t *testing.T) {
 	if err != nil {
 		t.Fatalf("-stress.attacks: %v", err)
 	}
-	t.Logf("repeat this by -run '^%s$' -stress.for=%v -stress.seed=%d -stress.attacks='%s'", t.Name(), *stressFor, *stressSeed, *stressAttacks)
+	t.Logf("repeat this by -run '^%s$' -stress.for=%v -stress.seed=%d -stress.attacks='%s'", t.Name(), *stressFor,
+		*stressSeed, *stressAttacks)
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(stressMemory/10*9)) // what promtsd takes of such a container
 	x := &stress{t: t, promtsd: promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{
 		"--web.enable-otlp-receiver", "--index.max-series=150000", "--write.max-active-series=300000",
@@ -73,16 +76,17 @@ func TestStress(t *testing.T) {
 	x.honest = newStressHonest(x)
 	begun := time.Now()
 	x.honest.fill(t.Context())
-	t.Logf("%d series of the honest were written in %v", stressSenders*stressSeries, time.Since(begun).Round(time.Millisecond))
+	t.Logf("%d series of the honest were written in %v", stressSenders*stressSeries,
+		time.Since(begun).Round(time.Millisecond))
 	stop := x.honest.begin()
 	x.settle()
 
 	random := rand.New(rand.NewPCG(*stressSeed, 0))
 	long := max(stressLeast, *stressFor/200)
-	end := time.Now().Add(*stressFor)
 	for _, a := range attacks {
 		x.wave(long, a)
 	}
+	end := time.Now().Add(*stressFor)
 	for again := true; again; again = time.Now().Before(end) {
 		var drawn []*stressAttack
 		for _, i := range random.Perm(len(attacks))[:min(len(attacks), stressMixed)] {
@@ -100,7 +104,8 @@ func chosenAttacks(names string) (chosen []*stressAttack, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, attacks := range [][]stressAttack{queryAttacks(), readAttacks(), writeAttacks(), decodeAttacks(), connectionAttacks()} {
+	for _, attacks := range [][]stressAttack{queryAttacks(), readAttacks(), writeAttacks(), decodeAttacks(),
+		connectionAttacks()} {
 		for _, a := range attacks {
 			if pattern.MatchString(a.name) {
 				chosen = append(chosen, &a)
@@ -125,8 +130,8 @@ func (x *stress) settle() {
 	}
 }
 
-// wave makes some attacks at a time, for so long and until each has got the answer that it must get, and sees to it that all is as
-// before soon after.
+// wave makes some attacks at a time, for so long and until each has got the answer that it must get, and sees to it
+// that all is as before soon after.
 func (x *stress) wave(long time.Duration, attacks ...*stressAttack) {
 	var names []string
 	for _, a := range attacks {
@@ -154,10 +159,12 @@ func (x *stress) wave(long time.Duration, attacks ...*stressAttack) {
 	cancel()
 	all.Wait()
 	ended := time.Now()
-	err := x.calm(stressCalm)
+	patience := time.Duration(x.processors().slowness(before) * float64(stressCalm))
+	err := x.calm(patience)
 	figures, slow := x.honest.take(), x.processors().slowness(before)
 	usage := x.promtsd.Usage()
-	x.t.Logf("%s: %v, calm after %v; at most %d MiB so far; others slow it by %.1f; %v", name, ended.Sub(begun).Round(100*time.Millisecond),
+	x.t.Logf("%s: %v, calm after %v; at most %d MiB so far; others slow it by %.1f; %v", name,
+		ended.Sub(begun).Round(100*time.Millisecond),
 		time.Since(ended).Round(100*time.Millisecond), usage.PeakRSS>>20, slow, figures)
 	for _, run := range runs {
 		x.t.Logf("    %s", run)
@@ -166,7 +173,7 @@ func (x *stress) wave(long time.Duration, attacks ...*stressAttack) {
 		}
 	}
 	if err != nil {
-		x.problem("%s: %v after its end: %v", name, stressCalm, err)
+		x.problem("%s: %v after its end: %v", name, patience, err)
 	}
 	for _, p := range figures.problems(slow) {
 		x.problem("%s: %s", name, p)
@@ -200,7 +207,8 @@ func (x *stress) calm(within time.Duration) error {
 				err = errors.Join(err, metricErr)
 			}
 		}
-		if text, readyErr := get(ctx, http.DefaultClient, url+"/-/ready"); readyErr != nil || !strings.Contains(text, "is ready") {
+		if text, readyErr := get(ctx, http.DefaultClient, url+"/-/ready"); readyErr != nil || !strings.Contains(text,
+			"is ready") {
 			err = errors.Join(err, readyErr, errors.New(text))
 		}
 		return errors.Join(err, x.honest.normal(begun))

@@ -16,7 +16,8 @@ type processors struct {
 	own       float64 // of this process and promtsd
 }
 
-// processorsNow reads /proc/stat, whose first line has the times of user, nice, system, idle, iowait, irq, softirq and steal.
+// processorsNow reads /proc/stat, whose first line has the times of user, nice, system, idle, iowait, irq, softirq and
+// steal.
 func processorsNow(p *promtest.Process) (now processors, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -41,8 +42,8 @@ func processorsNow(p *promtest.Process) (now processors, err error) {
 	return now, nil
 }
 
-// slowness is how much longer something may take than on a machine that does nothing else: what other processes have of the processors
-// is neither the attackers' nor promtsd's doing.
+// slowness is how much longer something may take than on a machine that does nothing else: what other processes have
+// of the processors is neither the attackers' nor promtsd's doing.
 func (now processors) slowness(before processors) float64 {
 	all := max(now.all-before.all, 1)
 	others := (now.busy - before.busy) - (now.own - before.own)

@@ -34,13 +34,15 @@ func writing(series func(c *stressClient) []sent) func(*stressClient) {
 			c.problem("%v", err)
 			return
 		}
-		c.do(http.MethodPost, writeURL, bytes.NewReader(snappy.Encode(nil, content)), "Content-Type", contentType, "Content-Encoding", "snappy")
+		c.do(http.MethodPost, writeURL, bytes.NewReader(snappy.Encode(nil, content)), "Content-Type", contentType,
+			"Content-Encoding", "snappy")
 	}
 }
 
 // evil is a series of attackers, with names and values of labels in turn.
 func evil(name string, labels ...string) sent {
-	s := sent{labels: []prompb.Label{{Name: "__name__", Value: name}}, samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}}}
+	s := sent{labels: []prompb.Label{{Name: "__name__", Value: name}},
+		samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}}}
 	for i := 0; i < len(labels); i += 2 {
 		s.labels = append(s.labels, prompb.Label{Name: labels[i], Value: labels[i+1]})
 	}
@@ -70,22 +72,26 @@ func writeAttacks() []stressAttack {
 		{"new label values", 6, []string{newNames, none}, writing(many(2000, func(c *stressClient, i int) sent {
 			return evil("evil", "n", c.fresh(i))
 		}))},
-		{"new series of old names", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(2000, func(c *stressClient, i int) sent {
-			return evil("evil", "a", fmt.Sprint(c.random.IntN(1000)), "b", fmt.Sprint(c.random.IntN(1000)), "c", fmt.Sprint(i))
-		}))},
-		{"new metric names", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(2000, func(c *stressClient, i int) sent { return evil("evil_" + c.fresh(i)) }))},
-		{"new label names", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(500, func(c *stressClient, i int) sent {
+		{"new series of old names", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(2000,
+			func(c *stressClient, i int) sent {
+				return evil("evil", "a", fmt.Sprint(c.random.IntN(1000)), "b", fmt.Sprint(c.random.IntN(1000)), "c", fmt.Sprint(i))
+			}))},
+		{"new metric names", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(2000,
+			func(c *stressClient, i int) sent { return evil("evil_" + c.fresh(i)) }))},
+		{"new label names", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(500, func(c *stressClient,
+			i int) sent {
 			return evil("evil", "l"+c.fresh(i), "x", "m"+c.fresh(i), "x")
 		}))},
-		{"labels as long as may be", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(8, func(c *stressClient, i int) sent {
-			s := evil("evil")
-			for n := range 127 {
-				s.labels = append(s.labels, prompb.Label{
-					Name: fmt.Sprintf("l%0999d", n), Value: c.fresh(i) + strings.Repeat("x", 8000),
-				})
-			}
-			return s
-		}))},
+		{"labels as long as may be", 4, []string{none, newNames, "400 active_series_limit"}, writing(many(8,
+			func(c *stressClient, i int) sent {
+				s := evil("evil")
+				for n := range 127 {
+					s.labels = append(s.labels, prompb.Label{
+						Name: fmt.Sprintf("l%0999d", n), Value: c.fresh(i) + strings.Repeat("x", 8000),
+					})
+				}
+				return s
+			}))},
 		{"labels that are too long or too many", 4, []string{labelLimit}, writing(many(30, func(c *stressClient, i int) sent {
 			switch i % 3 {
 			case 0:
@@ -111,7 +117,8 @@ func writeAttacks() []stressAttack {
 			}
 			return []sent{s}
 		})},
-		{"samples of all ages", 4, []string{none, "400 active_series_limit"}, writing(many(20, func(c *stressClient, i int) sent {
+		{"samples of all ages", 4, []string{none, "400 active_series_limit"}, writing(many(20, func(c *stressClient,
+			i int) sent {
 			s := evil("evil_ages", "n", fmt.Sprintf("%d_%d", c.number, i))
 			s.samples = nil
 			for hour := range int64(500) {
@@ -134,12 +141,15 @@ func writeAttacks() []stressAttack {
 		{"metadata", 6, []string{none, "503", "400 metadata"}, func(c *stressClient) {
 			var req prompb.WriteRequest
 			for i := range 500 {
-				req.Metadata = append(req.Metadata, prompb.MetricMetadata{MetricFamilyName: "evil_" + c.fresh(i), Help: strings.Repeat("x", 60_000)})
+				req.Metadata = append(req.Metadata, prompb.MetricMetadata{MetricFamilyName: "evil_" + c.fresh(i),
+					Help: strings.Repeat("x", 60_000)})
 			}
 			content, _ := req.Marshal()
-			c.do(http.MethodPost, writeURL, bytes.NewReader(snappy.Encode(nil, content)), "Content-Type", contentV1, "Content-Encoding", "snappy")
+			c.do(http.MethodPost, writeURL, bytes.NewReader(snappy.Encode(nil, content)), "Content-Type", contentV1,
+				"Content-Encoding", "snappy")
 		}},
-		{"histograms of very many buckets", 4, []string{"400 histogram", none}, histogramAttack(func(c *stressClient, h *prompb.Histogram) {
+		{"histograms of very many buckets", 4, []string{"400 histogram", none}, histogramAttack(func(c *stressClient,
+			h *prompb.Histogram) {
 			switch c.turn % 4 {
 			case 0:
 				h.PositiveSpans = []prompb.BucketSpan{{Length: 1<<32 - 1}}
@@ -152,13 +162,17 @@ func writeAttacks() []stressAttack {
 				h.Schema, h.CustomValues = -53, make([]float64, 500_000)
 			}
 		})},
-		{"histograms of many buckets", 4, []string{none, "400 histogram"}, histogramAttack(func(c *stressClient, h *prompb.Histogram) {
+		{"histograms of many buckets", 4, []string{none, "400 histogram"}, histogramAttack(func(c *stressClient,
+			h *prompb.Histogram) {
 			h.PositiveSpans = []prompb.BucketSpan{{Length: 5000}}
 			h.PositiveDeltas = make([]int64, 5000)
 			h.PositiveDeltas[0] = 1
 			h.Count = &prompb.Histogram_CountInt{CountInt: 5000}
 		})},
-		{"remote reads of what attackers wrote", 8, []string{"200", "422", "503"}, anyOf(
+		{"label calls about what attackers wrote", 32, []string{"200", "503"}, anyOf(asking("/api/v1/label/n/values"),
+			asking("/api/v1/labels", "limit", "1"), asking("/api/v1/series", "match[]", "evil", "limit", "1"),
+			asking("/api/v1/label/__name__/values", "match[]", `{n=~".*1.*"}`), asking("/api/v1/status/tsdb"))},
+		{"queries of what attackers wrote", 8, []string{"200", "422", "503"}, anyOf(
 			asking("/api/v1/query", "query", `{__name__=~"evil.*"}[100y]`), asking("/api/v1/metadata"),
 			asking("/api/v1/query_exemplars", "query", "evil_exemplars", "start", "0", "end", fmt.Sprint(time.Now().Unix())))},
 	}
@@ -169,7 +183,8 @@ func histogramAttack(spoil func(c *stressClient, h *prompb.Histogram)) func(*str
 	return func(c *stressClient) {
 		var req prompb.WriteRequest
 		for i := range 4 {
-			h := prompb.Histogram{Timestamp: time.Now().UnixMilli() - int64(i), Sum: 1, Count: &prompb.Histogram_CountInt{CountInt: 1},
+			h := prompb.Histogram{Timestamp: time.Now().UnixMilli() - int64(i), Sum: 1,
+				Count:     &prompb.Histogram_CountInt{CountInt: 1},
 				ZeroCount: &prompb.Histogram_ZeroCountInt{}}
 			spoil(c, &h)
 			req.Timeseries = append(req.Timeseries, prompb.TimeSeries{
@@ -181,7 +196,8 @@ func histogramAttack(spoil func(c *stressClient, h *prompb.Histogram)) func(*str
 			c.problem("%v", err)
 			return
 		}
-		c.do(http.MethodPost, writeURL, bytes.NewReader(snappy.Encode(nil, content)), "Content-Type", contentV1, "Content-Encoding", "snappy")
+		c.do(http.MethodPost, writeURL, bytes.NewReader(snappy.Encode(nil, content)), "Content-Type", contentV1,
+			"Content-Encoding", "snappy")
 	}
 }
 
@@ -214,11 +230,15 @@ func decodeAttacks() []stressAttack {
 	}
 	text := func(s string) func() []byte { return func() []byte { return []byte(s) } }
 	return []stressAttack{
-		{"empty series", 20, []string{inFlight, bodyBytes, "204"}, anyOf(v1(block("\x0a\x00", all)), v2(block("\x2a\x00", all)),
+		{"empty series", 20, []string{inFlight, bodyBytes, "204"}, anyOf(v1(block("\x0a\x00", all)), v2(block("\x2a\x00",
+			all)),
 			v1(block("\x0a\x00", 8<<20)))},
-		{"empty samples and labels", 20, []string{inFlight, bodyBytes, "204", "400 malformed_series", "400 invalid_labels"}, anyOf(
-			v1(inside(0x0a, "\x12\x00", all)), v1(inside(0x0a, "\x0a\x00", all)), v1(inside(0x0a, "\x1a\x00", all)), v1(inside(0x0a, "\x22\x00", all)),
-			v1(block("\x1a\x00", all)), v2(block("\x22\x00", all)), v2(inside(0x2a, "\x12\x00", all)), v2(inside(0x2a, "\x1a\x00", all)), v2(inside(0x2a, "\x22\x00", all)))},
+		{"empty samples and labels", 20, []string{inFlight, bodyBytes, "204", "400 malformed_series", "400 invalid_labels"},
+			anyOf(
+				v1(inside(0x0a, "\x12\x00", all)), v1(inside(0x0a, "\x0a\x00", all)), v1(inside(0x0a, "\x1a\x00", all)),
+				v1(inside(0x0a, "\x22\x00", all)),
+				v1(block("\x1a\x00", all)), v2(block("\x22\x00", all)), v2(inside(0x2a, "\x12\x00", all)), v2(inside(0x2a,
+					"\x1a\x00", all)), v2(inside(0x2a, "\x22\x00", all)))},
 		{"snappy that claims much", 20, []string{"400"}, anyOf(
 			v1(text("\xff\xff\xff\xff\x0f\x00")), v1(text("\xff\xff\xff\x0f\x00")), v1(text("\x80\x80\x80\x10\x00")),
 			posting("/api/v1/read", "application/x-protobuf", "snappy", text("\xff\xff\xff\xff\x0f\x00")))},
@@ -227,21 +247,27 @@ func decodeAttacks() []stressAttack {
 		{"one version announced as the other", 4, []string{"400"}, anyOf(
 			v2(func() []byte { b, _ := encodeV1([]sent{evil("evil")}); return snappy.Encode(nil, b) }),
 			v1(func() []byte { b, _ := encodeV2([]sent{evil("evil")}); return snappy.Encode(nil, b) }))},
-		{"no type, or another", 4, []string{"415", "400 snappy"}, anyOf(posting(writeURL, "", "", text("x")), posting("/api/v1/read", "text/plain", "", text("x")),
+		{"no type, or another", 4, []string{"415", "400 snappy"}, anyOf(posting(writeURL, "", "", text("x")),
+			posting("/api/v1/read", "text/plain", "", text("x")),
 			posting(writeURL, contentV1, "gzip", text("x")), posting(otlpURL, "application/x-protobuf", "zstd", text("x")))},
 		{"other origins", 8, []string{"403"}, func(c *stressClient) {
 			path := []string{writeURL, "/api/v1/read", otlpURL, "/api/v1/admin/tsdb/delete_series"}[c.turn%4]
 			c.do(http.MethodPost, path, strings.NewReader("x"), "Origin", "https://evil.example", "Content-Type", "text/plain")
 		}},
 		{"preflights", 8, []string{"204", "403", "405"}, func(c *stressClient) {
-			c.do(http.MethodOptions, "/api/v1/query", nil, "Origin", "https://evil.example", "Access-Control-Request-Method", "DELETE")
+			c.do(http.MethodOptions, "/api/v1/query", nil, "Origin", "https://evil.example", "Access-Control-Request-Method",
+				"DELETE")
 		}},
 		{"OTLP of empty elements", 20, []string{"413 --write.max-body-bytes", inFlight}, anyOf(
-			otlp("gzip", zipped(repeated("\x0a\x00", 28<<20))), otlp("", func() []byte { return wrap(0x0a, strings.Repeat("\x12\x00", 15<<20)) }),
+			otlp("gzip", zipped(repeated("\x0a\x00", 28<<20))), otlp("", func() []byte {
+				return wrap(0x0a,
+					strings.Repeat("\x12\x00", 15<<20))
+			}),
 			posting(otlpURL, "application/json", "gzip", zipped(func() string {
 				return `{"resourceMetrics":[` + strings.Repeat("{},", 5<<20) + "{}]}"
 			})))},
-		{"OTLP that gzip makes too much", 8, []string{"413 --write.max-body-bytes"}, otlp("gzip", zipped(repeated("\x00", 200<<20)))},
+		{"OTLP that gzip makes too much", 8, []string{"413 --write.max-body-bytes"}, otlp("gzip", zipped(repeated("\x00",
+			200<<20)))},
 		{"OTLP that is nested", 8, []string{"400 nested too deep"}, anyOf(
 			posting(otlpURL, "application/json", "", text(strings.Repeat(`{"a":[`, 100_000))),
 			otlp("", func() []byte {
@@ -252,11 +278,13 @@ func decodeAttacks() []stressAttack {
 				return body
 			}))},
 		{"garbage for writes", 8, []string{"400"}, anyOf(v1(func() []byte { return []byte(strings.Repeat("garbage", 1000)) }),
-			v1(block("\x0a\xff\xff\xff\xff\x0f", 1<<20)), v2(block("\xff", 1<<20)), otlp("", text(strings.Repeat("\xff", 10_000))),
+			v1(block("\x0a\xff\xff\xff\xff\x0f", 1<<20)), v2(block("\xff", 1<<20)), otlp("", text(strings.Repeat("\xff",
+				10_000))),
 			otlp("gzip", text("no gzip at all")))},
 		{"what is not served", 8, []string{"404"}, anyOf(
 			posting("/internal/v1/held", "application/octet-stream", "", func() []byte { return make([]byte, 1<<20) }),
-			asking("/internal/v1/held"), asking("/debug/pprof/profile", "seconds", "60"), asking("/api/v1/admin/tsdb"), asking("/api/v2/write"))},
+			asking("/internal/v1/held"), asking("/debug/pprof/profile", "seconds", "60"), asking("/api/v1/admin/tsdb"),
+			asking("/api/v2/write"))},
 	}
 }
 
