@@ -97,7 +97,6 @@ func New(c Config) (*Handler, error) {
 	if c.Queryable == nil || c.Exemplars == nil || c.Metadata == nil || c.Cardinality == nil || c.Gatherer == nil || c.Logger == nil {
 		return nil, errors.New("make query API: Queryable, Exemplars, Metadata, Cardinality, Gatherer and Logger are required")
 	}
-	c.Logger = newSparing(c.Logger)
 	if c.Timeout == 0 {
 		c.Timeout = 2 * time.Minute
 	}
