@@ -124,7 +124,9 @@ func (s *shelf) leave(metric mapping.UID) bool {
 		return false
 	}
 	s.left[metric] = true
-	s.metrics[metric] = s.metrics[metric] // its name can still be found
+	if _, known := s.metrics[metric]; !known {
+		s.metrics[metric] = nil // its name can still be found
+	}
 	return true
 }
 
