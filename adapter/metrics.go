@@ -61,7 +61,7 @@ func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads *fair.Pla
 		writeDuration:   durations("write_request_duration_seconds", "Time to answer a remote-write request.", "version"),
 		writeRetries:    counter("write_retried_requests_total", "Remote-write requests that were marked as sent again."),
 		writeBytes:      counter("write_received_bytes_total", "Bytes of remote-write bodies, compressed."),
-		writeSamples:    counter("write_samples_total", "Samples stored, exact repeats included."),
+		writeSamples:    counter("write_samples_total", "Samples of remote-write requests that were stored, exact repeats included."),
 		writeHistograms: counter("write_histograms_total", "Native histograms stored, exact repeats included."),
 		writeRefused: counters("write_refused_samples_total",
 			"Samples and native histograms that were refused for good.", "reason"),
@@ -86,7 +86,7 @@ func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads *fair.Pla
 	}
 	gauge("write_in_flight_bytes", "Memory held by the requests under way, remote writes above all.",
 		func() float64 { return float64(inFlight.bytes()) })
-	gauge("read_running_requests", "Remote-read requests that run.", func() float64 { return float64(reads.Taken()) })
+	gauge("read_in_flight_requests", "Remote-read requests that run.", func() float64 { return float64(reads.Taken()) })
 	if reg == nil {
 		return m, nil
 	}

@@ -299,7 +299,7 @@ func TestRead_ErrorAfterTheFirstByteBreaksTheConnection(t *testing.T) {
 		t.Error("Prometheus's client takes an answer that broke off for whole")
 	}
 	s.wantMetrics(t, "promtsd_read_requests_total", `{code="aborted",form="streamed_xor_chunks"} 2`)
-	if got := s.metric(t, "promtsd_read_running_requests"); got != 0 {
+	if got := s.metric(t, "promtsd_read_in_flight_requests"); got != 0 {
 		t.Errorf("got %v running reads, want 0", got)
 	}
 }
@@ -369,7 +369,7 @@ func TestRead_ConcurrentReadsWaitTheirTurn(t *testing.T) {
 	<-entered
 	for s.metric(t, "promtsd_read_waiting_requests") < 2 {
 	}
-	if got := s.metric(t, "promtsd_read_running_requests"); got != 1 || len(entered) > 0 {
+	if got := s.metric(t, "promtsd_read_in_flight_requests"); got != 1 || len(entered) > 0 {
 		t.Errorf("got %v running reads, want 1", got)
 	}
 

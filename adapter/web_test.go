@@ -37,7 +37,7 @@ func TestPages(t *testing.T) {
 	}
 	want("/", 200, "promtsd 1&lt;2", "/api/v1/write", "/api/v1/read", "/metrics", "/-/ready")
 	want("/api/v2/write", 404, "remote write is at /api/v1/write")
-	want("/metrics", 200, "promtsd_write_in_flight_bytes 0", "promtsd_read_running_requests 0")
+	want("/metrics", 200, "promtsd_write_in_flight_bytes 0", "promtsd_read_in_flight_requests 0")
 	want("/-/healthy", 200, "healthy")
 	want("/-/ready", 503, "not ready: starting")
 	if code, _, text := s.post(t, "/api/v1/write", nil); code != 503 || !strings.Contains(text, "not ready: starting") {

@@ -141,7 +141,7 @@ func TestExemplars_AreBounded(t *testing.T) {
 	}
 	_, ctx := withAccount(t, 1500)
 	if _, err := db.querier.Exemplars(ctx, start, start+1, named("m")); !errors.Is(err, budget.ErrTooLarge) ||
-		!strings.Contains(err.Error(), "--query.max-memory") {
+		!strings.Contains(err.Error(), "--query.max-memory-bytes") {
 		t.Errorf("beyond the bytes: got %v", err)
 	}
 	_, ctx = withAccount(t, 1500)

@@ -7,9 +7,9 @@ import (
 )
 
 type metrics struct {
-	selects, candidates, series, rows, scanned, cells, bytes, calls, samples, corrupt prometheus.Counter
+	candidates, series, rows, scanned, cells, bytes, calls, samples, corrupt prometheus.Counter
 
-	roads *prometheus.CounterVec
+	selects *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) metrics {
@@ -20,15 +20,14 @@ func newMetrics(r prometheus.Registerer) metrics {
 		}
 		return c
 	}
-	roads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "promtsd_query_index_roads_total", Help: "Selectors resolved to series, by where the index was read.",
-	}, []string{"road"})
+	selects := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "promtsd_query_selects_total", Help: "Selectors resolved to series, by where their series were found.",
+	}, []string{"source"})
 	if r != nil {
-		r.MustRegister(roads)
+		r.MustRegister(selects)
 	}
 	return metrics{
-		roads:      roads,
-		selects:    counter("selects", "Selectors resolved to series."),
+		selects:    selects,
 		candidates: counter("candidates", "Index entries compared with a selector's matchers."),
 		series:     counter("series", "Series that matched a selector."),
 		rows:       counter("rows", "Data rows asked for."),
@@ -42,10 +41,7 @@ func newMetrics(r prometheus.Registerer) metrics {
 }
 
 // selected counts a selector.
-func (m *metrics) selected(by index.Road) {
-	m.selects.Inc()
-	m.roads.WithLabelValues(string(by)).Inc()
-}
+func (m *metrics) selected(by index.Road) { m.selects.WithLabelValues(string(by)).Inc() }
 
 // touch counts what was read.
 func (m *metrics) touch(t Touched) {

@@ -226,9 +226,6 @@ promtsd_query_bytes_total %d
 # HELP promtsd_query_cells_total Data cells read.
 # TYPE promtsd_query_cells_total counter
 promtsd_query_cells_total 1000
-# HELP promtsd_query_index_roads_total Selectors resolved to series, by where the index was read.
-# TYPE promtsd_query_index_roads_total counter
-promtsd_query_index_roads_total{road="memory"} 1
 # HELP promtsd_query_rows_total Data rows asked for.
 # TYPE promtsd_query_rows_total counter
 promtsd_query_rows_total 100
@@ -238,12 +235,15 @@ promtsd_query_samples_total 1000
 # HELP promtsd_query_scanned_rows_total Data rows that scans met, wanted or not.
 # TYPE promtsd_query_scanned_rows_total counter
 promtsd_query_scanned_rows_total %d
+# HELP promtsd_query_selects_total Selectors resolved to series, by where their series were found.
+# TYPE promtsd_query_selects_total counter
+promtsd_query_selects_total{source="memory"} 1
 # HELP promtsd_query_store_calls_total Calls of the store for data rows.
 # TYPE promtsd_query_store_calls_total counter
 promtsd_query_store_calls_total %d
 `, e.Actual.Bytes, e.Actual.Scanned, e.Actual.Calls)
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
-		"promtsd_query_bytes_total", "promtsd_query_cells_total", "promtsd_query_index_roads_total",
+		"promtsd_query_bytes_total", "promtsd_query_cells_total", "promtsd_query_selects_total",
 		"promtsd_query_rows_total", "promtsd_query_samples_total", "promtsd_query_scanned_rows_total",
 		"promtsd_query_store_calls_total"); err != nil {
 		t.Error(err)

@@ -54,7 +54,7 @@ func TestHandler_TakesItsMemoryFromTheAccount(t *testing.T) {
 		a.Close()
 
 		a, ctx = account(4<<20 - 1)
-		if code, text := ask(ctx, path); code != http.StatusUnprocessableEntity || !strings.Contains(text, "--query.max-memory") {
+		if code, text := ask(ctx, path); code != http.StatusUnprocessableEntity || !strings.Contains(text, "--query.max-memory-bytes") {
 			t.Errorf("%s: when it may have no more: got %d %s", path, code, text)
 		}
 		a.Close()
@@ -66,7 +66,7 @@ func TestHandler_TakesItsMemoryFromTheAccount(t *testing.T) {
 		}
 		a = b.Open()
 		code, text := ask(budget.NewContext(t.Context(), a), path)
-		if fits && (code != http.StatusServiceUnavailable || !strings.Contains(text, "--query.max-total-memory")) {
+		if fits && (code != http.StatusServiceUnavailable || !strings.Contains(text, "--query.max-total-memory-bytes")) {
 			t.Errorf("%s: when others hold all: got %d %s", path, code, text)
 		}
 		for _, a := range append(others, a) {

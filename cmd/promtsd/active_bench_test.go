@@ -100,7 +100,7 @@ func (a *activeRun) phase(name string) {
 	before, began := a.p.Usage(), time.Now()
 	time.Sleep(*activeFor / 3)
 	after := a.p.Usage()
-	held, err := metric(a.b.Context(), a.p.URL(), "promtsd_ingest_held_bytes")
+	held, err := metric(a.b.Context(), a.p.URL(), "promtsd_ingest_buffered_bytes")
 	a.b.Logf("%s third: %.2f cores, at most %d MiB, %.0f MiB of samples wait to be stored %v", name,
 		(after.CPU-before.CPU).Seconds()/time.Since(began).Seconds(), after.PeakRSS>>20, held/(1<<20), err)
 }

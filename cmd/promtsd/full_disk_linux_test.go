@@ -92,7 +92,7 @@ func startLife(t *testing.T, bin, dir string, env ...string) *life {
 	addr := "127.0.0.1:" + strconv.Itoa(port)
 	l := &life{t: t, url: "http://" + addr, log: filepath.Join(t.TempDir(), "log")}
 	cmd := exec.Command(bin, "serve", "--web.listen-address="+addr, "--store.url=pebble:"+filepath.Join(dir, "data"),
-		"--write.lease=2s", "--write.hold=1s", "--web.drain-timeout=5s")
+		"--write.lease-ttl=2s", "--write.flush-interval=1s", "--web.drain-timeout=5s")
 	cmd.Env = append(os.Environ(), env...)
 	if l.run, err = child.Start(cmd, l.log); err != nil {
 		t.Fatal(err)

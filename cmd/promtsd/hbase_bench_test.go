@@ -78,7 +78,7 @@ func (r road) measure(b *testing.B, cluster *hbasetest.Cluster, load benchLoad) 
 		b.Fatalf("promtsd init: %v\n%s", err, out)
 	}
 	p := promtest.StartPromtsd(b, promtest.PromtsdConfig{
-		StoreURL: h.url(), Args: []string{"--table.promtsd=" + h.own(), "--write.hold=" + r.hold.String()},
+		StoreURL: h.url(), Args: []string{"--table.promtsd=" + h.own(), "--write.flush-interval=" + r.hold.String()},
 	})
 	groups, err := load.prepare()
 	if err != nil {

@@ -78,7 +78,7 @@ func newFaults(t *testing.T) *faults {
 	// promtsd holds samples until the test ends, the other stores them all the time.
 	for _, hold := range []string{"5m", "1s"} {
 		f.promtsd = append(f.promtsd, promtest.StartPromtsd(t, promtest.PromtsdConfig{
-			StoreURL: url, Args: []string{"--hbase.timeout=4s", "--write.hold=" + hold},
+			StoreURL: url, Args: []string{"--hbase.timeout=4s", "--write.flush-interval=" + hold},
 		}))
 	}
 	f.crowd, f.stop = startCrowd(t, crowdPatience, f.promtsd[0].URL(), f.promtsd[1].URL())

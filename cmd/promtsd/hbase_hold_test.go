@@ -20,7 +20,7 @@ import (
 )
 
 // shortLease is for tests that wait until a lease has run out.
-const shortLease = "--write.lease=2s"
+const shortLease = "--write.lease-ttl=2s"
 
 // What promtsd logs when it has taken over a journal, when it has lost its own, and when samples may be missing.
 var tookOver = regexp.MustCompile(`msg="took a journal over" writer=([0-9a-f]{16})`)
@@ -153,7 +153,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	h := newHBaseTables(t, "hold_see")
 	h.init(t)
 	// Longer than a query waits for a promtsd that is frozen: one whose lease is gone by then is missed no more.
-	const lease = "--write.lease=12s"
+	const lease = "--write.lease-ttl=12s"
 	holding, other := h.serve(t, lease), h.serve(t, lease)
 	both := []*promtest.Process{holding, other}
 	before := h.awaitWriters(t, both...)
@@ -236,7 +236,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 	h := newHBaseTables(t, "hold_unequal")
 	h.init(t)
-	long, short := h.serve(t, "--write.lease=20s"), h.serve(t, "--write.lease=1s")
+	long, short := h.serve(t, "--write.lease-ttl=20s"), h.serve(t, "--write.lease-ttl=1s")
 	both := []*promtest.Process{long, short}
 	before := h.awaitWriters(t, both...)
 	want := model{}
@@ -334,7 +334,7 @@ func TestHBaseHold_NothingAcknowledgedIsLost(t *testing.T) {
 		t.Run(hold, func(t *testing.T) {
 			h := newHBaseTables(t, "hold_"+hold)
 			h.init(t, "--salt.width=1", "--salt.buckets=4")
-			flags := []string{shortLease, "--write.hold=" + hold}
+			flags := []string{shortLease, "--write.flush-interval=" + hold}
 			d := &duel{hbaseTables: h, both: []*promtest.Process{h.serve(t, flags...), h.serve(t, flags...)}}
 			d.crowd, d.stop = startCrowd(t, frozenPatience, d.both[0].URL(), d.both[1].URL())
 			d.goesOn(t)
@@ -420,11 +420,11 @@ func (d *duel) freezeAndKill(t *testing.T, victim int) {
 }
 
 // TestHBaseHold_IndexInMemoryHearsOfOthers has two promtsd with an index in memory: what one stores of new series the
-// other finds within --index.refresh.
+// other finds within --index.refresh-interval.
 func TestHBaseHold_IndexInMemoryHearsOfOthers(t *testing.T) {
 	h := newHBaseTables(t, "hold_news")
 	h.init(t)
-	one, other := h.serve(t, "--index.refresh=1s"), h.serve(t, "--index.refresh=1s")
+	one, other := h.serve(t, "--index.refresh-interval=1s"), h.serve(t, "--index.refresh-interval=1s")
 	start := time.Now().Add(-2 * time.Hour).Truncate(time.Hour).UnixMilli()
 	for turn := range 3 {
 		writer, reader := one, other

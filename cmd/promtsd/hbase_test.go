@@ -147,7 +147,7 @@ func TestHBase_InitMakesTablesAsAsked(t *testing.T) {
 		kept  string // of exemplars
 	}{
 		{
-			"init_salted", []string{"--salt.width=1", "--salt.buckets=4", "--retention=400d"},
+			"init_salted", []string{"--salt.width=1", "--salt.buckets=4", "--hbase.ttl=400d"},
 			"t:" + made + "34560000; " + whole + ` "01" "02" "03"`, "34560000",
 		},
 		{
@@ -182,7 +182,7 @@ func TestHBase_InitMakesTablesAsAsked(t *testing.T) {
 				}
 			}
 			check("after init")
-			again := h.init(t, "--retention=1d", "--hbase.regions=7", "--hbase.compression=none")
+			again := h.init(t, "--hbase.ttl=1d", "--hbase.regions=7", "--hbase.compression=none")
 			if want := h.initSaid("adopted", "adopted", "adopted", "adopted"); again != want {
 				t.Errorf("the second init said\n%s, want\n%s", again, want)
 			}
@@ -210,7 +210,7 @@ func TestHBase_InitLeavesOthersTablesAsTheyAre(t *testing.T) {
 		return text
 	}
 	before := theirs()
-	got := h.init(t, "--retention=30d", "--hbase.regions=5", "--hbase.compression=gz")
+	got := h.init(t, "--hbase.ttl=30d", "--hbase.regions=5", "--hbase.compression=gz")
 	if want := h.initSaid("adopted", "adopted", "adopted", "created"); got != want {
 		t.Errorf("init said\n%s, want\n%s", got, want)
 	}
@@ -234,7 +234,7 @@ func TestHBase_PrometheusFindsExemplarsAndMetadata(t *testing.T) {
 	t.Parallel()
 	h := newHBaseTables(t, "e2e_beside")
 	h.init(t, "--salt.width=1", "--salt.buckets=4")
-	findsExemplarsAndMetadata(t, h.serve(t, "--write.lease=2s"), messageV1)
+	findsExemplarsAndMetadata(t, h.serve(t, "--write.lease-ttl=2s"), messageV1)
 }
 
 // mustPost writes series to promtsd, as the message that turn says.

@@ -47,9 +47,9 @@ func TestJournal_LosesNothingByKill(t *testing.T) {
 		args []string // of promtsd serve
 	}{
 		{"defaults", nil},
-		{"small memory", []string{"--write.max-memory=1MiB"}},
-		{"short hold", []string{"--write.hold=1s"}},
-		{"direct road", []string{"--write.hold=0s"}},
+		{"small memory", []string{"--write.max-buffered-bytes=1MiB"}},
+		{"short hold", []string{"--write.flush-interval=1s"}},
+		{"direct road", []string{"--write.flush-interval=0s"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -57,7 +57,7 @@ func execute(ctx context.Context, args []string, s streams) error {
 
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (string, command){
-		addServe, addInit, addIndexBuild, addIndexPartial, addExplain,
+		addServe, addInit, addIndexBuild, addIndexDisable, addExplain,
 		addJournalList, addJournalRetry, addJournalDrop, addCellsDump, addCellsLoad, addHealthcheck,
 	} {
 		name, c := add(app)

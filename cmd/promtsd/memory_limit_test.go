@@ -48,7 +48,7 @@ func TestMemoryLimit_RefusesWhatDoesNotFit(t *testing.T) {
 			text, _ := io.ReadAll(res.Body)
 			why := "nothing"
 			for _, flag := range []string{
-				"--write.max-active-series", "--write.max-new-names-per-second", "--write.max-memory", "--write.max-in-flight-bytes",
+				"--write.max-active-series", "--write.max-new-names-per-second", "--write.max-buffered-bytes", "--write.max-in-flight-bytes",
 			} {
 				if strings.Contains(string(text), flag) {
 					why = flag

@@ -52,7 +52,7 @@ func addStoreFlags(g flagGroup) *storeFlags {
 		"masters, without ZooKeeper.").Default("pebble:data").StringVar(&f.url)
 	g.Flag("store.sync", "Flush every write to the disk before it is acknowledged. With --no-store.sync a crash of the "+
 		"machine (not of promtsd) may lose the last second of acknowledged samples.").Default("true").BoolVar(&f.sync)
-	g.Flag("store.cache", "Memory of the embedded store's block cache.").Default("256MiB").BytesVar(&f.cache)
+	g.Flag("store.cache-bytes", "Memory of the embedded store's block cache.").Default("256MiB").BytesVar(&f.cache)
 	g.Flag("hbase.user", "Who promtsd says it is to HBase.").Default("promtsd").StringVar(&f.hbaseUser)
 	g.Flag("hbase.tls", "Speak TLS to HBase's servers.").BoolVar(&f.hbaseTLS)
 	g.Flag("hbase.timeout", "How long a call to HBase may take, its repetitions included, before a request is answered "+
@@ -218,7 +218,7 @@ type layoutFlags struct {
 
 func addLayoutFlags(g flagGroup) *layoutFlags {
 	f := new(layoutFlags)
-	g.Flag("retention", "How long HBase keeps data points and exemplars after they were written, such as 400d; 0 is for ever. "+
+	g.Flag("hbase.ttl", "How long HBase keeps data points and exemplars after they were written, such as 400d; 0 is for ever. "+
 		"It is the TTL of the tables that init makes; of one that exists, HBase's own tools change it.").
 		Default("0s").SetValue(&f.retention)
 	g.Flag("hbase.regions", "Regions that a data table is made of: by salt buckets, or by ranges of metric UIDs "+
@@ -230,7 +230,7 @@ func addLayoutFlags(g flagGroup) *layoutFlags {
 func (f *layoutFlags) layout(store *storeFlags) (catalog.Layout, error) {
 	l := catalog.Layout{Retention: time.Duration(f.retention), Regions: f.regions}
 	if store.embedded() && l != (catalog.Layout{}) {
-		return l, fmt.Errorf("--retention and --hbase.regions of init count for HBase only: give --retention to serve")
+		return l, fmt.Errorf("--hbase.ttl and --hbase.regions count for HBase only: give --retention to serve")
 	}
 	return l, nil
 }

@@ -45,10 +45,10 @@ func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
 		Default("5m").SetValue(&f.lookback)
 	cmd.Flag("query.max-samples", "Samples that a PromQL query may hold at a time.").Default("50000000").IntVar(&f.maxSamples)
 	cmd.Flag("query.max-concurrency", "PromQL queries that run at a time; others wait.").Default("20").IntVar(&f.concurrency)
-	cmd.Flag("query.max-total-memory", "Memory that all PromQL queries, remote reads and calls for series and labels hold "+
+	cmd.Flag("query.max-total-memory-bytes", "Memory that all PromQL queries, remote reads and calls for series and labels hold "+
 		"together; past it they wait, and then are answered 503. 0 is a quarter of the memory limit (GOMEMLIMIT, or "+
 		"that of the container or the machine).").Default("0").BytesVar(&f.maxTotal)
-	cmd.Flag("query.max-memory", "Memory that one of them holds; past it, 422. 0 is half of the total.").
+	cmd.Flag("query.max-memory-bytes", "Memory that one of them holds; past it, 422. 0 is half of the total.").
 		Default("0").BytesVar(&f.maxMemory)
 	cmd.Flag("query.max-query-bytes", "Length of a PromQL expression, and of all selectors of a request together.").
 		Default("16KiB").BytesVar(&f.maxBytes)

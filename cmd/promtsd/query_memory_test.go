@@ -41,7 +41,7 @@ func TestQueries_ShareTheirMemory(t *testing.T) {
 		{path: "/federate?match[]=m"},
 	}
 	if code, text, err := asks[0].ask(t.Context(), p.URL(), time.Minute); code != http.StatusUnprocessableEntity ||
-		!strings.Contains(text, "--query.max-memory") {
+		!strings.Contains(text, "--query.max-memory-bytes") {
 		t.Errorf("a query that is too large for itself: got %d %.300s, %v", code, text, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestQueries_ShareTheirMemory(t *testing.T) {
 					mu.Lock()
 					codes[code]++
 					mu.Unlock()
-					named := strings.Contains(text, "--query.max-memory") || strings.Contains(text, "--query.max-total-memory")
+					named := strings.Contains(text, "--query.max-memory-bytes") || strings.Contains(text, "--query.max-total-memory-bytes")
 					if code != http.StatusOK && !named || code/100 == 5 && code != http.StatusServiceUnavailable {
 						t.Errorf("%s: got %d %.300s", a.path, code, text)
 					}

@@ -111,12 +111,12 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
 		"who share the tables with OpenTSDB, whose queries fail on them.").Default("true").BoolVar(&f.infinities)
 	cmd.Flag("retention", "How long the embedded store keeps samples and exemplars, such as 400d, counted back from the newest by their own "+
-		"times; 0 is for ever. On HBase init sets it, as the TTL of tables.").Default("0s").SetValue(&f.retention)
-	cmd.Flag("write.hold", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
+		"times; 0 is for ever. On HBase it is --hbase.ttl of init.").Default("0s").SetValue(&f.retention)
+	cmd.Flag("write.flush-interval", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
 		"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
-	cmd.Flag("write.max-memory", "Memory of samples that wait, and of what finds them. From half of it on they are stored early; beyond it requests "+
+	cmd.Flag("write.max-buffered-bytes", "Memory of samples that wait, and of what finds them. From half of it on they are stored early; beyond it requests "+
 		"are answered 503, to be sent again.").Default("512MiB").BytesVar(&f.maxHeld)
-	cmd.Flag("write.lease", "How long another promtsd on the same HBase waits for a sign of life of this one before it takes "+
+	cmd.Flag("write.lease-ttl", "How long another promtsd on the same HBase waits for a sign of life of this one before it takes "+
 		"its journal over.").Default("15s").DurationVar(&f.hold.Term)
 	cmd.Flag("write.cache-series", "Series that the write path keeps at hand, at some 500 bytes each; more than are "+
 		"active is best. With 1 KiB each memory is full: of series with very long labels fewer are kept.").Default("1000000").IntVar(&f.cacheSeries)
@@ -130,11 +130,11 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("read.max-response-bytes", "Size of a remote-read answer in the SAMPLES form.").
 		Default("512MiB").BytesVar(&f.maxResponse)
 	cmd.Flag("query.max-series", "Series that one selector may find; 0 is any number.").Default("1000000").IntVar(&f.maxSeries)
-	cmd.Flag("query.concurrency", "Parts of one query that are read from the store at a time.").Default("4").IntVar(&f.concurrency)
+	cmd.Flag("query.max-parallel-reads", "Parts of one query that are read from the store at a time.").Default("4").IntVar(&f.concurrency)
 	cmd.Flag("index.max-series", "Series of the index that are kept in memory, at 100 to 200 bytes each, and twice that while they are "+
 		"read anew; of more, the latest days, and of a day too large the metrics with fewest series. What is beyond, and with 0 all, is read from the "+
 		"store, which is slower.").Default("2000000").IntVar(&f.indexSeries)
-	cmd.Flag("index.refresh", "On HBase, keep the index in memory, and find series that another promtsd stores within this time. "+
+	cmd.Flag("index.refresh-interval", "On HBase, keep the index in memory, and find series that another promtsd stores within this time. "+
 		"With 0 they are found at once, by an index that is read from HBase, which is slower.").
 		Default("0s").DurationVar(&f.refresh)
 	f.promql = addPromQLFlags(cmd)
@@ -350,20 +350,20 @@ func (f *serveFlags) check() error {
 		return err
 	}
 	if f.retention > 0 && !f.store.embedded() {
-		return errors.New("--retention of serve counts for the embedded store only: in HBase it is the TTL of the tables of data " +
-			"and of exemplars, which init sets and HBase's shell changes")
+		return errors.New("--retention counts for the embedded store only: in HBase it is the TTL of the tables of data and of " +
+			"exemplars, which --hbase.ttl of init sets and HBase's shell changes")
 	}
 	if _, err := f.promql.memory(math.MaxInt64, nil); err != nil {
 		return err
 	}
 	if f.hold.Time != 0 && (f.hold.Time < time.Second || f.hold.Time > time.Hour) {
-		return fmt.Errorf("--write.hold is %v, must be 0 or from 1s to 1h", f.hold.Time)
+		return fmt.Errorf("--write.flush-interval is %v, must be 0 or from 1s to 1h", f.hold.Time)
 	}
 	if f.maxHeld < 1<<20 {
-		return fmt.Errorf("--write.max-memory is %v, must be 1MiB or more", f.maxHeld)
+		return fmt.Errorf("--write.max-buffered-bytes is %v, must be 1MiB or more", f.maxHeld)
 	}
 	if f.concurrency < 1 || f.indexSeries < 0 || f.refresh != 0 && f.refresh < 100*time.Millisecond {
-		return errors.New("--query.concurrency must be 1 or more, --index.max-series 0 or more, --index.refresh 0 or 100ms or more")
+		return errors.New("--query.max-parallel-reads must be 1 or more, --index.max-series 0 or more, --index.refresh-interval 0 or 100ms or more")
 	}
 	if f.limits.Active < 0 {
 		return errors.New("--write.max-active-series must be 0 or more")
@@ -380,7 +380,7 @@ func (f *serveFlags) check() error {
 		}
 	}
 	if f.hold.Term < time.Second || f.hold.Term > time.Hour {
-		return fmt.Errorf("--write.lease is %v, must be from 1s to 1h", f.hold.Term)
+		return fmt.Errorf("--write.lease-ttl is %v, must be from 1s to 1h", f.hold.Term)
 	}
 	return nil
 }

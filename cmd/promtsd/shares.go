@@ -21,9 +21,9 @@ type share struct {
 // memoryShares lists them.
 func memoryShares() []share {
 	return []share{
-		{"store.cache", 8, 1},
+		{"store.cache-bytes", 8, 1},
 		{"write.max-in-flight-bytes", 8, 1},
-		{"write.max-memory", 14, 1},
+		{"write.max-buffered-bytes", 14, 1},
 		{"write.cache-series", 14, 1 << 10},
 		{"write.max-active-series", 2, 72},
 		{"uid.cache-entries", 5, 300},

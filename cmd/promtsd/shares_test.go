@@ -57,7 +57,7 @@ func TestFitMemory_AllTogetherStayBelowTheLimit(t *testing.T) {
 		}
 	}
 	byDefault := fitted(t, math.MaxInt64)
-	if byDefault["store.cache"] != 256<<20 || byDefault["write.max-memory"] != 512<<20 {
+	if byDefault["store.cache-bytes"] != 256<<20 || byDefault["write.max-buffered-bytes"] != 512<<20 {
 		t.Errorf("without a limit: %v", byDefault)
 	}
 	if large := fitted(t, 64<<30); !slices.Equal(sorted(large), sorted(byDefault)) {
@@ -80,7 +80,7 @@ func TestServe_LeavesMemoryToTheStore(t *testing.T) {
 		t.Skip("this was built without C: the store's memory is Go's")
 	}
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(limit))
-	p := promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{"--store.cache=100MiB"}})
+	p := promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{"--store.cache-bytes=100MiB"}})
 	got, err := metric(t.Context(), p.URL(), "go_gc_gomemlimit_bytes")
 	if err != nil || got > limit-cache || got < limit*3/4 {
 		t.Errorf("Go's runtime may have %.0f bytes of %d, %v; the store's cache has %d", got, limit, err, cache)
@@ -88,11 +88,11 @@ func TestServe_LeavesMemoryToTheStore(t *testing.T) {
 }
 
 func TestFitMemory_LeavesWhatWasGiven(t *testing.T) {
-	got := fitted(t, 900<<20, "--store.cache=700MiB", "--index.max-series=3000000")
-	if got["store.cache"] != 700<<20 || got["index.max-series"] != 3_000_000*400 {
+	got := fitted(t, 900<<20, "--store.cache-bytes=700MiB", "--index.max-series=3000000")
+	if got["store.cache-bytes"] != 700<<20 || got["index.max-series"] != 3_000_000*400 {
 		t.Errorf("what was given became %v", strings.Join(sorted(got), ", "))
 	}
-	if got["write.max-memory"] > 900<<20/7 {
+	if got["write.max-buffered-bytes"] > 900<<20/7 {
 		t.Errorf("what was not given is %v", strings.Join(sorted(got), ", "))
 	}
 }

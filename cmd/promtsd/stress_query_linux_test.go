@@ -16,8 +16,8 @@ func queryAttacks() []stressAttack {
 		tooLong     = "400 --query.max-query-bytes"
 		tooComplex  = "400 query too complex"
 		tooManyStep = "422 --query.max-subquery-steps"
-		tooLarge    = "422 --query.max-memory"
-		totalLarge  = "503 --query.max-total-memory"
+		tooLarge    = "422 --query.max-memory-bytes"
+		totalLarge  = "503 --query.max-total-memory-bytes"
 	)
 	query := func(expr string) func(*stressClient) { return asking("/api/v1/query", "query", expr) }
 	now := time.Now().Unix()
@@ -119,7 +119,7 @@ func queryAttacks() []stressAttack {
 
 // readAttacks are remote reads.
 func readAttacks() []stressAttack {
-	const tooMuch, totalLarge = "400 --query.max-memory", "503 --query.max-total-memory"
+	const tooMuch, totalLarge = "400 --query.max-memory-bytes", "503 --query.max-total-memory-bytes"
 	matcher := func(typ prompb.LabelMatcher_Type, name, value string) *prompb.LabelMatcher {
 		return &prompb.LabelMatcher{Type: typ, Name: name, Value: value}
 	}

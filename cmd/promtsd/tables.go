@@ -65,8 +65,8 @@ func indexCommand(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("index", "The series index.")
 }
 
-func addIndexPartial(app *kingpin.Application) (string, command) {
-	cmd := indexCommand(app).Command("partial", "Record that others, such as OpenTSDB, write to the data table too: series are "+
+func addIndexDisable(app *kingpin.Application) (string, command) {
+	cmd := indexCommand(app).Command("disable", "Record that others, such as OpenTSDB, write to the data table too: series are "+
 		"then found by row keys, which misses nothing and is slower. index build undoes it. Restart promtsd afterwards.")
 	sf := addStoreFlags(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {

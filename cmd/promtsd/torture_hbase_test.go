@@ -44,7 +44,7 @@ func TestTorture_HBase(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.admin.Close() })
 	url := "hbase://" + c.hbase.ZK() + c.hbase.ZNode()
-	initialise := promtest.PromtsdCommand(t, "init", "--store.url="+url, "--salt.width=1", "--salt.buckets=4", "--retention=400d")
+	initialise := promtest.PromtsdCommand(t, "init", "--store.url="+url, "--salt.width=1", "--salt.buckets=4", "--hbase.ttl=400d")
 	if out, err := initialise.CombinedOutput(); err != nil {
 		t.Fatalf("promtsd init: %v\n%s", err, out)
 	}

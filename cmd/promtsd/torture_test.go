@@ -108,12 +108,12 @@ func tortureFlags(node int, draw func(pick func(values ...string) string) []stri
 		random := rand.New(rand.NewPCG(*tortureSeed, uint64(node)<<32|uint64(life)))
 		pick := func(values ...string) string { return values[random.IntN(len(values))] }
 		return append([]string{
-			"--write.hold=" + pick("0", "1s", "2s", "10s", "5m"),
-			"--write.lease=" + pick("1s", "3s", "8s"),
-			"--write.max-memory=" + pick("2MiB", "64MiB"),
+			"--write.flush-interval=" + pick("0", "1s", "2s", "10s", "5m"),
+			"--write.lease-ttl=" + pick("1s", "3s", "8s"),
+			"--write.max-buffered-bytes=" + pick("2MiB", "64MiB"),
 			"--write.max-future=0", // a clock may be years behind
 			"--web.enable-otlp-receiver",
-			"--store.cache=16MiB",
+			"--store.cache-bytes=16MiB",
 			"--web.drain-timeout=5s",
 		}, draw(pick)...)
 	}

@@ -156,7 +156,7 @@ func (a *Appender) admit(ctx context.Context) error {
 		a.flushEarly()
 		if waited >= admitWait {
 			a.metrics.turnedAway.Inc()
-			return fmt.Errorf("%w: samples that wait to be stored fill the %d bytes of --write.max-memory: the store is too "+
+			return fmt.Errorf("%w: samples that wait to be stored fill the %d bytes of --write.max-buffered-bytes: the store is too "+
 				"slow, or the limit too small", store.ErrUnavailable, a.Hold.MaxMemory)
 		}
 		select {

@@ -344,11 +344,11 @@ func TestJournalRoad_CountsTheMemoryItHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range families {
-			if f.GetName() == "promtsd_ingest_held_bytes" {
+			if f.GetName() == "promtsd_ingest_buffered_bytes" {
 				return f.GetMetric()[0].GetGauge().GetValue()
 			}
 		}
-		t.Fatal("no metric promtsd_ingest_held_bytes")
+		t.Fatal("no metric promtsd_ingest_buffered_bytes")
 		return 0
 	}
 	for round := range 3 {

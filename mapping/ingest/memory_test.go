@@ -127,7 +127,7 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 					}
 				}
 			}
-			held, cached := gauge(t, registry, "promtsd_ingest_held_bytes"), gauge(t, registry, "promtsd_ingest_cached_series_bytes")
+			held, cached := gauge(t, registry, "promtsd_ingest_buffered_bytes"), gauge(t, registry, "promtsd_ingest_cached_series_bytes")
 			used := heap() - before
 			t.Logf("%.0f bytes are used, counted are %.0f of samples and %.0f of the cache: %.2f", used, held, cached,
 				(held+cached)/used)
@@ -176,7 +176,7 @@ func TestHeld_IsNothingInTheEnd(t *testing.T) {
 	if err := db.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if held := gauge(t, registry, "promtsd_ingest_held_bytes"); held != 0 {
+	if held := gauge(t, registry, "promtsd_ingest_buffered_bytes"); held != 0 {
 		t.Errorf("%.0f bytes are counted when nothing is held", held)
 	}
 	if err := db.Close(t.Context()); err != nil {
@@ -239,7 +239,7 @@ func TestAppend_ManyHoursOfASeriesNewestFirst(t *testing.T) {
 	}
 }
 
-// A replay of more than fits into --write.max-memory stores on its way, as often as need be.
+// A replay of more than fits into --write.max-buffered-bytes stores on its way, as often as need be.
 func TestStart_ReplaysInBoundedMemory(t *testing.T) {
 	const series, scrapes, most = 500, 300, 1 << 20
 	st := storetest.NewMem()
@@ -268,7 +268,7 @@ func TestStart_ReplaysInBoundedMemory(t *testing.T) {
 	next.clock.Store(now + scrapes*1000)
 	var peak atomic.Int64
 	spied.before = func() {
-		held := int64(gauge(t, registry, "promtsd_ingest_held_bytes"))
+		held := int64(gauge(t, registry, "promtsd_ingest_buffered_bytes"))
 		for last := peak.Load(); held > last && !peak.CompareAndSwap(last, held); last = peak.Load() {
 		}
 	}
@@ -313,14 +313,14 @@ func TestTakeOver_HasAPartOfTheMemory(t *testing.T) {
 		c.Hold.MaxMemory, c.Registerer = most, registry
 	})
 	var during atomic.Int64
-	spied.before = func() { during.Store(int64(gauge(t, registry, "promtsd_ingest_held_bytes"))) }
+	spied.before = func() { during.Store(int64(gauge(t, registry, "promtsd_ingest_buffered_bytes"))) }
 	if err := heir.TakeOver(t.Context(), leases[0], 7); err != nil {
 		t.Fatal(err)
 	}
 	if held := during.Load(); held != most/4 {
 		t.Errorf("while it replays, %d bytes are counted as held, want %d, a quarter", held, most/4)
 	}
-	if held := gauge(t, registry, "promtsd_ingest_held_bytes"); held != 0 {
+	if held := gauge(t, registry, "promtsd_ingest_buffered_bytes"); held != 0 {
 		t.Errorf("then %.0f bytes are held, want 0", held)
 	}
 }

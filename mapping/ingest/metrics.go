@@ -65,10 +65,10 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		return float64(bytes)
 	})
 	gauge("replay_entries_left", "Entries of the journal that is being replayed which are still to be.", a.entriesLeft)
-	gauge("held_bytes", "Memory of samples that are in the journal and not yet in the data table.",
+	gauge("buffered_bytes", "Memory of samples that are in the journal and not yet in the data table.",
 		func() float64 { return float64(a.table.held.Load()) })
 	return metrics{
-		samples: counter("samples_total", "Samples stored, exact repeats included."),
+		samples: counter("samples_total", "Samples stored, exact repeats included: of remote write, OTLP and replay."),
 		newSeries: counter("series_resolved_total",
 			"Series that were not in the series cache and whose UIDs were looked up or assigned."),
 		exemplars:        counter("exemplars_total", "Exemplars stored, exact repeats included."),
@@ -77,7 +77,7 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		invalidMetadata:  counter("invalid_metadata_total", "Metadata of metric families that cannot be kept: no name, or too long."),
 		limitedMetadata: counter("limited_metadata_total",
 			"Metadata of metric families that was not stored because there is too much; its sender repeats it."),
-		repeats: counter("repeats_total", "Samples that repeated one in memory exactly, and were dropped."),
+		repeats: counter("duplicate_samples_total", "Samples that repeated one in memory exactly, and were dropped."),
 		cells:   counter("cells_total", "Cells flushed into the data table."),
 		merged:  counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
 		unreadable: counter("unreadable_rows_total",
@@ -85,6 +85,6 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		flushes:      counter("flushes_total", "Batches flushed into the data table."),
 		flushErrors:  counter("flush_errors_total", "Batches that could not be flushed, and are tried again."),
 		flushSeconds: counter("flush_seconds_total", "Time spent on flushing."),
-		turnedAway:   counter("turned_away_total", "Requests turned away because too many samples wait in memory."),
+		turnedAway:   counter("rejected_requests_total", "Requests answered 503 because too many samples wait in memory."),
 	}
 }

@@ -151,8 +151,8 @@ func TestMetrics(t *testing.T) {
 		"promtsd_uid_assigned_total":     4,
 		"promtsd_uid_cache_hits_total":   3,
 		"promtsd_uid_cache_misses_total": 4,
-		"promtsd_uid_last":               4,
-		"promtsd_uid_capacity":           255 + 2*(1<<24-1),
+		"promtsd_uid_last_assigned":      4,
+		"promtsd_uid_max":                255 + 2*(1<<24-1),
 		"promtsd_uid_lost_races_total":   0,
 	} {
 		wantEqual(t, name, total(t, name, reg), want)

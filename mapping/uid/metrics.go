@@ -36,12 +36,12 @@ func newMetrics(registerer prometheus.Registerer, schema mapping.Schema) *metric
 		Help: "New names that got no UID because of --write.max-new-names-per-second or -per-hour, or as the last UIDs are kept.",
 	}, byKind)
 	last := factory.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "promtsd_uid_last",
+		Name: "promtsd_uid_last_assigned",
 		Help: "Last UID given by any process, as this one last saw the counter; 0 before its first look.",
 	}, byKind)
 	capacity := factory.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "promtsd_uid_capacity",
-		Help: "Largest UID that the width can hold: when promtsd_uid_last gets there, new names are refused.",
+		Name: "promtsd_uid_max",
+		Help: "Largest UID that the width can hold: when promtsd_uid_last_assigned gets there, new names are refused.",
 	}, byKind)
 	m := &metrics{lostRaces: factory.NewCounter(prometheus.CounterOpts{
 		Name: "promtsd_uid_lost_races_total",

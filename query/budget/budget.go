@@ -33,8 +33,8 @@ var (
 
 // The flags that the errors name.
 const (
-	flagTotal   = "--query.max-total-memory"
-	flagRequest = "--query.max-memory"
+	flagTotal   = "--query.max-total-memory-bytes"
+	flagRequest = "--query.max-memory-bytes"
 )
 
 const (

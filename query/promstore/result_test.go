@@ -55,7 +55,7 @@ func TestEngine_PointsAreTakenFromTheAccount(t *testing.T) {
 			return q.Exec(withAccount(t, bytes)).Err
 		}
 		least := int64(series * c.points * 16)
-		if err := execute(least); c.points > 0 && (!errors.Is(err, budget.ErrTooLarge) || !strings.Contains(err.Error(), "--query.max-memory")) {
+		if err := execute(least); c.points > 0 && (!errors.Is(err, budget.ErrTooLarge) || !strings.Contains(err.Error(), "--query.max-memory-bytes")) {
 			t.Errorf("%s with a step of %v: within %d bytes, of which the points alone are: %v", c.text, c.step, least, err)
 		}
 		if err := execute(3*least + 4*page); err != nil {

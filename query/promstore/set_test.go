@@ -74,7 +74,7 @@ func TestSelect_EndsWhereMemoryEnds(t *testing.T) {
 		if fits && err != nil || !fits && !errors.Is(err, budget.ErrTooLarge) {
 			t.Errorf("%d bytes: got %v", max, err)
 		}
-		if !fits && !strings.Contains(err.Error(), "--query.max-memory") {
+		if !fits && !strings.Contains(err.Error(), "--query.max-memory-bytes") {
 			t.Errorf("%v does not name its flag", err)
 		}
 	}

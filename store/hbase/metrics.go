@@ -28,7 +28,7 @@ func newObserver(r prometheus.Registerer) (*observer, error) {
 	}
 	o := &observer{
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "promtsd_hbase_requests_in_flight", Help: "Requests sent to HBase's servers and not answered yet.",
+			Name: "promtsd_hbase_in_flight_requests", Help: "Requests sent to HBase's servers and not answered yet.",
 		}),
 		requestBytes:  counter("request_bytes_total", "Bytes of requests to HBase's servers, by method.", "method"),
 		responseBytes: counter("response_bytes_total", "Bytes of their answers, by method.", "method"),
