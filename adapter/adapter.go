@@ -28,9 +28,9 @@ import (
 
 // Appender stores the samples of a write request. It may be called by many goroutines at once.
 type Appender interface {
-	// Append makes the samples of req durable and readable, and what comes beside them. What can never be stored is in the result. An error means
-	// that the whole request should be sent again, which is harmless; the result then counts what is known to be
-	// stored. Nothing of req is kept after the return.
+	// Append makes the samples of req durable and readable, and what comes beside them. What can never be stored is in the
+	// result. An error means that the whole request should be sent again, which is harmless; the result then counts what
+	// is known to be stored. Nothing of req is kept after the return.
 	Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error)
 }
 
@@ -46,9 +46,9 @@ type WriteLimits struct {
 	// MaxBodyBytes bounds a body, as it is sent (more is 413) and inflated (more is 400). The lists that it is taken
 	// apart into may have four times as many bytes each. Default 32 MiB.
 	MaxBodyBytes int
-	// MaxInFlightBytes bounds the memory of all requests together, with their connections, and that of the bodies of reads and
-	// queries; more is 503, to be sent again. Those of one client have three times what is free at most. A request that is alone is
-	// always let in. Default 256 MiB.
+	// MaxInFlightBytes bounds the memory of all requests together, with their connections, and that of the bodies of reads
+	// and queries; more is 503, to be sent again. Those of one client have three times what is free at most. A request
+	// that is alone is always let in. Default 256 MiB.
 	MaxInFlightBytes int
 	// LeastTime is how long 16 KiB of the body of any request may take to come. Default 15 seconds.
 	LeastTime time.Duration
@@ -56,8 +56,8 @@ type WriteLimits struct {
 
 // ReadLimits bound remote read. Each zero means its default.
 type ReadLimits struct {
-	// MaxConcurrent is the number of requests that run at a time; others wait. Those of one client are three times what is free at
-	// most. Default 10.
+	// MaxConcurrent is the number of requests that run at a time; others wait. Those of one client are three times what is
+	// free at most. Default 10.
 	MaxConcurrent int
 	// MaxRequestBytes bounds a request, as it is sent (more is 413) and inflated (more is 400). Default 4 MiB.
 	MaxRequestBytes int
@@ -224,7 +224,8 @@ func (h *Handler) WhenReady(next http.Handler) http.Handler {
 	})
 }
 
-// Account gives each request that next serves an account of the memory of all reads, which is closed when it has been served.
+// Account gives each request that next serves an account of the memory of all reads, which is closed when it has been
+// served.
 func (h *Handler) Account(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		account := h.config.Memory.Open()

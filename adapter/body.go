@@ -72,8 +72,8 @@ func (b bodyReader) read(ctx context.Context, buf []byte, r *http.Request) ([]by
 	return buf, refused
 }
 
-// readAll reads all that comes into the memory of buf, which is taken from the lease as far as it goes; more than the limit is
-// tooLarge. The error is that of from.
+// readAll reads all that comes into the memory of buf, which is taken from the lease as far as it goes; more than the
+// limit is tooLarge. The error is that of from.
 func (b bodyReader) readAll(buf []byte, from io.Reader, tooLarge *reply) ([]byte, *reply, error) {
 	for {
 		if len(buf) == cap(buf) {
@@ -98,8 +98,8 @@ func (b bodyReader) readAll(buf []byte, from io.Reader, tooLarge *reply) ([]byte
 	}
 }
 
-// replyToReadError answers a body that broke off. One that came too slowly may come faster the next time, and one that somebody
-// between here and the sender has cut may come whole.
+// replyToReadError answers a body that broke off. One that came too slowly may come faster the next time, and one that
+// somebody between here and the sender has cut may come whole.
 func replyToReadError(ctx context.Context, err error) *reply {
 	err = fmt.Errorf("read body: %w", err)
 	network := net.Error(nil)
@@ -130,8 +130,8 @@ func (b bodyReader) inflate(buf, block []byte) ([]byte, *reply) {
 	return buf, &refused
 }
 
-// Buffer reads the bodies of requests before next is asked, within the bounds on the bodies of writes, so that one that comes
-// slowly holds no place that others wait for.
+// Buffer reads the bodies of requests before next is asked, within the bounds on the bodies of writes, so that one that
+// comes slowly holds no place that others wait for.
 func (h *Handler) Buffer(next http.Handler) http.Handler {
 	return h.buffer(next, func(_ bodyReader, r *http.Request, content []byte) (*http.Request, []byte, *reply) {
 		return r, content, nil

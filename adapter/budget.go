@@ -7,7 +7,8 @@ import (
 	"github.com/promtsd/promtsd/adapter/fair"
 )
 
-// A bodyBudget bounds bytes that the bodies of many requests hold together, and how many of them those of one client hold, see fair.
+// A bodyBudget bounds bytes that the bodies of many requests hold together, and how many of them those of one client
+// hold, see fair.
 type bodyBudget struct {
 	max int64
 
@@ -35,8 +36,8 @@ type lease struct {
 	held   int64
 }
 
-// take adds n bytes to the lease and reports whether the budget had them for its client. A lease that is the only one gets whatever it
-// asks for, so that a request larger than the budget is not sent away again and again.
+// take adds n bytes to the lease and reports whether the budget had them for its client. A lease that is the only one
+// gets whatever it asks for, so that a request larger than the budget is not sent away again and again.
 func (l *lease) take(n int) bool {
 	b := l.budget
 	b.mu.Lock()

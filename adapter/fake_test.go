@@ -272,8 +272,8 @@ func (s *server) clientConfig(t testing.TB, path string) *remote.ClientConfig {
 	}
 }
 
-// post sends a body, of 1.0 if the headers do not say otherwise, and returns the status, the headers and the text of the
-// answer.
+// post sends a body, of 1.0 if the headers do not say otherwise, and returns the status, the headers and the text of
+// the answer.
 func (s *server) post(t testing.TB, path string, body []byte, headers ...string) (int, http.Header, string) {
 	t.Helper()
 	if !slices.Contains(headers, "Content-Type") {

@@ -13,11 +13,12 @@ import (
 	"github.com/promtsd/promtsd/adapter/wire"
 )
 
-// maxOTLPMemory is how many times --write.max-body-bytes one OTLP request may take of memory, even if it is the only one.
+// maxOTLPMemory is how many times --write.max-body-bytes one OTLP request may take of memory, even if it is the only
+// one.
 const maxOTLPMemory = 16
 
-// BufferOTLP is Buffer for requests of OTLP. The memory that next takes to unmarshal one is taken from that of all writes before:
-// 28 KB that gzip has packed can become 3 GiB. next gets the body inflated.
+// BufferOTLP is Buffer for requests of OTLP. The memory that next takes to unmarshal one is taken from that of all
+// writes before: 28 KB that gzip has packed can become 3 GiB. next gets the body inflated.
 func (h *Handler) BufferOTLP(next http.Handler) http.Handler {
 	return h.buffer(next, func(b bodyReader, r *http.Request, content []byte) (*http.Request, []byte, *reply) {
 		switch encoding := r.Header.Get("Content-Encoding"); encoding {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// leastBytes of a body have to come in WriteLimits.LeastTime each: who stops in the middle holds the memory for what has come no
-	// longer than that, instead of for as long as a whole body may take.
+	// leastBytes of a body have to come in WriteLimits.LeastTime each: who stops in the middle holds the memory for what
+	// has come no longer than that, instead of for as long as a whole body may take.
 	leastBytes = 16 << 10
 	// bodyTime is how long a whole body may take.
 	bodyTime = 2 * time.Minute
 )
 
-// pace returns the request with a body that comes at the least rate. Where it does not, reading it ends with an error of the
-// network. The request itself keeps its body, by whose type the server knows how to end it.
+// pace returns the request with a body that comes at the least rate. Where it does not, reading it ends with an error
+// of the network. The request itself keeps its body, by whose type the server knows how to end it.
 func (h *Handler) pace(w http.ResponseWriter, r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
@@ -63,8 +63,8 @@ func (b *pacedBody) move() {
 
 const writePiece = 1 << 20
 
-// pacedWriter has the client accept an answer in pieces, each within a time: who does not read holds what the answer is made of
-// no longer. Between pieces there is no deadline, for their making may take its time.
+// pacedWriter has the client accept an answer in pieces, each within a time: who does not read holds what the answer is
+// made of no longer. Between pieces there is no deadline, for their making may take its time.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -155,7 +155,8 @@ func (h *Handler) warn(set query.SeriesSet) {
 	})
 }
 
-// sendSamples answers in the SAMPLES form, which is whole before its first byte is sent, and in memory until then: deflated.
+// sendSamples answers in the SAMPLES form, which is whole before its first byte is sent, and in memory until then:
+// deflated.
 func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
 	samples := 0
 	b.samples.Take = func(bytes int64) error { return budget.From(ctx).Take(ctx, bytes) }

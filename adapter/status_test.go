@@ -14,8 +14,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// After 5xx a sender repeats the request for ever, and sends nothing else: so an error that repeating can never mend is 4xx, and
-// any other is 5xx, or samples would be lost.
+// After 5xx a sender repeats the request for ever, and sends nothing else: so an error that repeating can never mend is
+// 4xx, and any other is 5xx, or samples would be lost.
 func TestWrite_AnswersEachClassOfError(t *testing.T) {
 	for _, c := range []struct {
 		err  error

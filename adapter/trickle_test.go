@@ -92,8 +92,8 @@ func TestRead_BodiesThatTrickleHaveNoTurn(t *testing.T) {
 	}
 }
 
-// A body that stops in the middle ends soon, and gives back what it holds; one that comes slowly, but does come, is taken. The
-// connection is good for the next request, however long that takes.
+// A body that stops in the middle ends soon, and gives back what it holds; one that comes slowly, but does come, is
+// taken. The connection is good for the next request, however long that takes.
 func TestBodies_HaveALeastRate(t *testing.T) {
 	const least = 150 * time.Millisecond
 	s := newServer(t, func(c *adapter.Config) { c.Write.LeastTime = least })

@@ -75,8 +75,8 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeVersion tells the message by the media type, which senders must give. Its parameter proto decides, not the version
-// header.
+// writeVersion tells the message by the media type, which senders must give. Its parameter proto decides, not the
+// version header.
 func writeVersion(contentType string) (string, *reply) {
 	mediaType, params, err := mime.ParseMediaType(contentType)
 	if err == nil && mediaType == "application/x-protobuf" {

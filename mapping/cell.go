@@ -85,8 +85,8 @@ func CutPoints(points []byte, most int) int {
 	return cut
 }
 
-// AppendCell makes a cell of the points of a list that is in ascending order: it appends the cell's qualifier to one slice
-// and its value to another. Histograms are left out; without other points it appends nothing.
+// AppendCell makes a cell of the points of a list that is in ascending order: it appends the cell's qualifier to one
+// slice and its value to another. Histograms are left out; without other points it appends nothing.
 func AppendCell(qualifier, value, points []byte) (q, v []byte) {
 	first := len(qualifier)
 	qualifier, value = slices.Grow(qualifier, len(points)), slices.Grow(value, len(points)+1)
@@ -136,9 +136,9 @@ type mergeCell struct {
 // Reset forgets all points.
 func (m *CellMerger) Reset() { m.data, m.points, m.cells = m.data[:0], m.points[:0], m.cells[:0] }
 
-// Add takes in a stored cell of points in even-length form, one point or a compacted cell, or a native histogram. The error
-// wraps ErrCorrupt; the merger must then be reset: a row with a cell that cannot be read is better left as it is. The
-// qualifier is kept until Reset.
+// Add takes in a stored cell of points in even-length form, one point or a compacted cell, or a native histogram. The
+// error wraps ErrCorrupt; the merger must then be reset: a row with a cell that cannot be read is better left as it is.
+// The qualifier is kept until Reset.
 func (m *CellMerger) Add(qualifier []byte, timestamp int64, value []byte) error {
 	if IsHistogramCell(qualifier) {
 		m.cells = append(m.cells, mergeCell{timestamp, qualifier})
@@ -171,8 +171,8 @@ func (m *CellMerger) Add(qualifier []byte, timestamp int64, value []byte) error 
 	return nil
 }
 
-// AddPoints takes in a point list. Of two points at an instant the later one in the list counts, and both count over points
-// of cells with a smaller timestamp.
+// AddPoints takes in a point list. Of two points at an instant the later one in the list counts, and both count over
+// points of cells with a smaller timestamp.
 func (m *CellMerger) AddPoints(points []byte, timestamp int64) {
 	cell := int32(len(m.cells))
 	m.cells = append(m.cells, mergeCell{timestamp: timestamp})
@@ -222,8 +222,8 @@ func (m *CellMerger) AppendCell(qualifier, value []byte) (q, v []byte) {
 	return qualifier, value
 }
 
-// Histograms yields the offset and the value of each native histogram that came in a point list, after numbers and other
-// histograms of its instant gave way to it.
+// Histograms yields the offset and the value of each native histogram that came in a point list, after numbers and
+// other histograms of its instant gave way to it.
 func (m *CellMerger) Histograms() iter.Seq2[uint32, []byte] {
 	m.settle()
 	return func(yield func(uint32, []byte) bool) {

@@ -10,9 +10,10 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// Native histograms stand in the data table beside the points of their series, each in a cell of a form that OpenTSDB does not
-// know: it passes over a qualifier of five bytes whose first one means nothing to it, and its fsck calls that an object of a
-// future version. (Longer ones of an odd length it passes over, too, but counts as errors, so that a cell holds one.)
+// Native histograms stand in the data table beside the points of their series, each in a cell of a form that OpenTSDB
+// does not know: it passes over a qualifier of five bytes whose first one means nothing to it, and its fsck calls that
+// an object of a future version. (Longer ones of an odd length it passes over, too, but counts as errors, so that a
+// cell holds one.)
 //
 //	              +----+--------------+
 //	qualifier:    | 48 | qualifier, 4 |        that of a point in milliseconds; flags 0
@@ -21,9 +22,9 @@ import (
 //	value:        | histogram |
 //	              +-----------+
 //
-// A histogram is Prometheus's protobuf message Histogram (prompb.Histogram, fields 1 to 14 and 16) without its timestamp:
-// integer or float, with exponential or custom buckets, and its counter-reset hint, all as it was sent. A stale marker is a
-// histogram whose sum is the staleness NaN.
+// A histogram is Prometheus's protobuf message Histogram (prompb.Histogram, fields 1 to 14 and 16) without its
+// timestamp: integer or float, with exponential or custom buckets, and its counter-reset hint, all as it was sent. A
+// stale marker is a histogram whose sum is the staleness NaN.
 
 // histogramPrefix is the first byte of a histogram cell's qualifier.
 const histogramPrefix = 0x48
@@ -31,7 +32,8 @@ const histogramPrefix = 0x48
 // MaxHistogramBytes bounds a histogram in bytes, as it is stored.
 const MaxHistogramBytes = 64 << 10
 
-// Histogram is a native histogram: one of the two. The zero value is none. Histograms are shared and must not be changed.
+// Histogram is a native histogram: one of the two. The zero value is none. Histograms are shared and must not be
+// changed.
 type Histogram struct {
 	Int   *histogram.Histogram
 	Float *histogram.FloatHistogram
@@ -52,8 +54,8 @@ func (h Histogram) Bytes() int {
 	return 0
 }
 
-// after is h with a counter-reset hint, if it has none, and if the histogram before it in its series tells: a reader who does
-// not get that one could not tell any more.
+// after is h with a counter-reset hint, if it has none, and if the histogram before it in its series tells: a reader
+// who does not get that one could not tell any more.
 func (h Histogram) after(before Histogram) Histogram {
 	hint := func(of, to *histogram.FloatHistogram) histogram.CounterResetHint {
 		switch {
@@ -87,10 +89,10 @@ func (h Histogram) Message(t int64) prompb.Histogram {
 	return prompb.FromIntHistogram(t, h.Int)
 }
 
-// ParseHistogram reads the protobuf message of a native histogram, as remote write 1.0 and 2.0 send it and as cells hold
-// it, and its time, which is 0 in cells. One with a resolution beyond what Prometheus works with (schemas 9 to 52) is reduced
-// to schema 8, as Prometheus does. The error, about bytes that are no such message or a histogram that contradicts itself,
-// wraps ErrInvalid.
+// ParseHistogram reads the protobuf message of a native histogram, as remote write 1.0 and 2.0 send it and as cells
+// hold it, and its time, which is 0 in cells. One with a resolution beyond what Prometheus works with (schemas 9 to 52)
+// is reduced to schema 8, as Prometheus does. The error, about bytes that are no such message or a histogram that
+// contradicts itself, wraps ErrInvalid.
 func ParseHistogram(message []byte) (h Histogram, t int64, err error) {
 	var m prompb.Histogram
 	if err := m.Unmarshal(message); err != nil {

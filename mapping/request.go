@@ -19,7 +19,8 @@ type WriteRequest struct {
 	Exemplars []RequestExemplar
 	Metadata  []RequestMetadata
 
-	// Remote write 2.0 tells labels by references: places in a list of symbols, each with its length before it as a varint.
+	// Remote write 2.0 tells labels by references: places in a list of symbols, each with its length before it as a
+	// varint.
 	Symbols [][]byte
 	Refs    []uint32
 
@@ -35,8 +36,9 @@ type WriteRequest struct {
 	Body []byte
 }
 
-// Finder looks series up while a request is read. It expects series in the order in which they came before: so the bytes
-// of a series that it expects are compared once, and need not be taken apart before. It serves one request at a time.
+// Finder looks series up while a request is read. It expects series in the order in which they came before: so the
+// bytes of a series that it expects are compared once, and need not be taken apart before. It serves one request at a
+// time.
 type Finder interface {
 	// Reset begins a request.
 	Reset()
@@ -52,9 +54,9 @@ const (
 	FormFlatBlock = 3 // the same as a block of snappy or s2
 )
 
-// RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel), or the range Refs[RefsFrom:RefsTo]
-// of an even number of references to its names and values in turn (see LabelsOf), and the range Samples[From:To] of its
-// samples, in the order in which they were sent.
+// RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel), or the range
+// Refs[RefsFrom:RefsTo] of an even number of references to its names and values in turn (see LabelsOf), and the range
+// Samples[From:To] of its samples, in the order in which they were sent.
 type RequestSeries struct {
 	Labels           []byte
 	RefsFrom, RefsTo int
@@ -67,7 +69,8 @@ type Sample struct {
 	V float64
 }
 
-// RequestHistogram is a native histogram of the series at a position in a WriteRequest: a message that ParseHistogram reads.
+// RequestHistogram is a native histogram of the series at a position in a WriteRequest: a message that ParseHistogram
+// reads.
 type RequestHistogram struct {
 	Series  int
 	Message []byte
@@ -118,9 +121,9 @@ func uvarintLen(n int) int {
 	return l
 }
 
-// ParseLabels calls f with each label of some label bytes, in the order in which they stand there. Unknown fields inside
-// a label are passed over, a repeated field counts as its last one, an absent one is empty, all as protobuf says. name
-// and value point into b.
+// ParseLabels calls f with each label of some label bytes, in the order in which they stand there. Unknown fields
+// inside a label are passed over, a repeated field counts as its last one, an absent one is empty, all as protobuf
+// says. name and value point into b.
 func ParseLabels(b []byte, f func(name, value []byte) error) error {
 	for len(b) > 0 {
 		if b[0] != 0x0a {

@@ -40,8 +40,9 @@ func (r *ExemplarResult) Refuse(reason Reason, example error) {
 }
 
 // familySuffixes are what the series of a metric family have behind the family's name, by the type of the family, as
-// Prometheus sends them. Those of a counter, and of the types that OpenMetrics has besides, end in _total, _info and such
-// or do not, as the exposition had them: there the series' own name stands for the family's, which is how they are asked for.
+// Prometheus sends them. Those of a counter, and of the types that OpenMetrics has besides, end in _total, _info and
+// such or do not, as the exposition had them: there the series' own name stands for the family's, which is how they are
+// asked for.
 var familySuffixes = map[string][]string{
 	"histogram":      {"_bucket", "_count", "_sum"},
 	"gaugehistogram": {"_bucket", "_gcount", "_gsum"},

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// A request that did not come as a body of remote write is journaled in a flat form. After the number of its series come
-// these, one after the other, and after the number of its exemplars those:
+// A request that did not come as a body of remote write is journaled in a flat form. After the number of its series
+// come these, one after the other, and after the number of its exemplars those:
 //
 //	+----------------+-------------+-----------------+--------------------+
 //	| uvarint length | label bytes | uvarint samples | uvarint histograms |

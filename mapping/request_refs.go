@@ -35,7 +35,8 @@ func AppendSymbols(dst, name, value []byte) []byte {
 // PairBytes is the most that AppendSymbols appends beside a name and a value.
 const PairBytes = 3 + binary.MaxVarintLen32
 
-// LabelBytes is how many label bytes the references of a series make, or a little more. Each must be one of the symbols.
+// LabelBytes is how many label bytes the references of a series make, or a little more. Each must be one of the
+// symbols.
 func (r *WriteRequest) LabelBytes(refs []uint32) int {
 	n := len(refs) / 2 * PairBytes
 	for _, ref := range refs {

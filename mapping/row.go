@@ -248,8 +248,8 @@ func (d *RowDecoder) addAppended(value []byte) error {
 	return nil
 }
 
-// Nearly all points of a large read come through addListed and addSplit. They take what is usual as far as it goes: numbers
-// with qualifiers in milliseconds, and eight bytes from where the value begins. The rest is for their callers.
+// Nearly all points of a large read come through addListed and addSplit. They take what is usual as far as it goes:
+// numbers with qualifiers in milliseconds, and eight bytes from where the value begins. The rest is for their callers.
 
 // addListed adds points from the beginning of a point list, and returns the bytes that they have there.
 func (d *RowDecoder) addListed(points []byte) (read int) {
@@ -320,7 +320,8 @@ func (d *RowDecoder) take(r pointRoom, n int) {
 	d.inOrder = d.inOrder && !r.unordered
 }
 
-// wordValue reads the value at the beginning of 8 bytes, whose form is told by the flags; n is 0 if there is no such form.
+// wordValue reads the value at the beginning of 8 bytes, whose form is told by the flags; n is 0 if there is no such
+// form.
 func wordValue(b uint64, flags byte) (v float64, n int) {
 	n = int(flags&FlagLengthMask) + 1
 	switch {
@@ -365,9 +366,9 @@ func valueError(b []byte, flags byte) error {
 	return err
 }
 
-// AppendPoints appends the row's points from mint to maxt, both included, in order of time, one for a millisecond. If the
-// first is a native histogram that does not say whether its count began anew, and the point before it tells, it says so. It
-// may be called again, for other times or after more cells.
+// AppendPoints appends the row's points from mint to maxt, both included, in order of time, one for a millisecond. If
+// the first is a native histogram that does not say whether its count began anew, and the point before it tells, it
+// says so. It may be called again, for other times or after more cells.
 func (d *RowDecoder) AppendPoints(dst *Points, mint, maxt int64) {
 	d.appendPoints(dst, math.MaxInt64, mint, maxt)
 }

@@ -1,6 +1,6 @@
 // Package mapping holds the OpenTSDB schema as pure functions over bytes: schema widths, UIDs, TSUIDs, row keys, salt,
-// qualifiers, values, cells, names. It does no I/O; its sub-packages do (uid assigns UIDs, index keeps the series index,
-// ingest is the write path).
+// qualifiers, values, cells, names. It does no I/O; its sub-packages do (uid assigns UIDs, index keeps the series
+// index, ingest is the write path).
 //
 // All integers in keys, qualifiers and values are big-endian. Times are milliseconds since 1970 unless a name says base
 // time, which is seconds, a multiple of 3600.

@@ -4,7 +4,8 @@ import "context"
 
 type senderKey struct{}
 
-// WithSender returns a context for what a sender has sent, who is known by some text: bounds on what a single one may do go by it.
+// WithSender returns a context for what a sender has sent, who is known by some text: bounds on what a single one may
+// do go by it.
 func WithSender(ctx context.Context, sender string) context.Context {
 	return context.WithValue(ctx, senderKey{}, sender)
 }

@@ -128,9 +128,10 @@ func (b *block) want(s mapping.Schema, members []member, base uint32) {
 	}
 }
 
-// gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is flushed
-// between the two is then met twice, and not missed. Their memory is taken before they are copied; where it would have to wait
-// for it, it does when it knows how much it lacks, and asks again: who tells of points must not be held up.
+// gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is
+// flushed between the two is then met twice, and not missed. Their memory is taken before they are copied; where it
+// would have to wait for it, it does when it knows how much it lacks, and asks again: who tells of points must not be
+// held up.
 func (b *block) gatherHeld(ctx context.Context, s *set) (warnings []error, err error) {
 	b.tsuids = b.tsuids[:0]
 	for _, m := range b.members {
@@ -175,7 +176,8 @@ func (b *block) gatherHeld(ctx context.Context, s *set) (warnings []error, err e
 	}
 }
 
-// divisible tells whether a block for fewer rows could be planned: it has more than one row, and more than one group, or hour.
+// divisible tells whether a block for fewer rows could be planned: it has more than one row, and more than one group,
+// or hour.
 func (b *block) divisible() bool { return b.rows > 1 && (b.to-b.from > 1 || b.end-b.begin > 1) }
 
 // mergeAliases makes one run of those of one group and hour: two TSUIDs with the same labels.

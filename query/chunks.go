@@ -12,17 +12,17 @@ import (
 // MaxChunkSamples is the number of samples at which a chunk is cut, which is where Prometheus cuts its own.
 const MaxChunkSamples = 120
 
-// Chunk is a run of samples of one series in one of Prometheus's encodings, chunkenc.EncXOR for numbers, EncHistogram or
-// EncFloatHistogram for native histograms: at least one sample, the first at MinT and the last at MaxT, in milliseconds
-// since 1970.
+// Chunk is a run of samples of one series in one of Prometheus's encodings, chunkenc.EncXOR for numbers, EncHistogram
+// or EncFloatHistogram for native histograms: at least one sample, the first at MinT and the last at MaxT, in
+// milliseconds since 1970.
 type Chunk struct {
 	MinT, MaxT int64
 	Encoding   chunkenc.Encoding
 	Data       []byte
 }
 
-// ChunkEncoder turns the samples of one series after the other into chunks. The zero value is ready. It keeps its memory
-// and serves one caller at a time.
+// ChunkEncoder turns the samples of one series after the other into chunks. The zero value is ready. It keeps its
+// memory and serves one caller at a time.
 type ChunkEncoder struct {
 	encoding   chunkenc.Encoding // of the current chunk
 	xor        xorChunk          // it, if it is of numbers

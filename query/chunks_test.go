@@ -19,8 +19,8 @@ import (
 	"github.com/promtsd/promtsd/query"
 )
 
-// decodeChunk appends the samples of a chunk, values as bits, after checking its bounds, and that Prometheus's own encoder
-// makes the same bytes.
+// decodeChunk appends the samples of a chunk, values as bits, after checking its bounds, and that Prometheus's own
+// encoder makes the same bytes.
 func decodeChunk(t rapid.TB, dst [][2]int64, c query.Chunk) [][2]int64 {
 	t.Helper()
 	chunk, err := chunkenc.FromData(chunkenc.EncXOR, slices.Clone(c.Data))

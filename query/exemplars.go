@@ -20,16 +20,17 @@ import (
 )
 
 const (
-	// maxExemplarGets is the number of rows up to which the rows of exemplars are asked for by their keys. Beyond, all rows of
-	// the metrics in the range are scanned: few series have exemplars.
+	// maxExemplarGets is the number of rows up to which the rows of exemplars are asked for by their keys. Beyond, all
+	// rows of the metrics in the range are scanned: few series have exemplars.
 	maxExemplarGets = 4096
 
 	exemplarBytes = 300 // memory of an exemplar, and of the answer with it, besides its labels' texts, which are in both
 )
 
-// Exemplars finds the exemplars from mint to maxt, inclusive, in milliseconds, of the series that all matchers of any of
-// the selectors match: the series sorted by labels, without those that have none, and the exemplars of each by time, value
-// and labels. More than MaxSeries series are ErrLimit. The memory of the answer is taken from the account of the context.
+// Exemplars finds the exemplars from mint to maxt, inclusive, in milliseconds, of the series that all matchers of any
+// of the selectors match: the series sorted by labels, without those that have none, and the exemplars of each by time,
+// value and labels. More than MaxSeries series are ErrLimit. The memory of the answer is taken from the account of the
+// context.
 func (q *Querier) Exemplars(
 	ctx context.Context, mint, maxt int64, selectors ...[]*labels.Matcher,
 ) ([]exemplar.QueryResult, error) {

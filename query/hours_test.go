@@ -45,7 +45,8 @@ func TestSelect_AWideRangeReadsOnlyTheDaysThatHoldSamples(t *testing.T) {
 	}
 }
 
-// Where the index is not in memory, a long range asks for the rows of the days on which each series was active, not of all days.
+// Where the index is not in memory, a long range asks for the rows of the days on which each series was active, not of
+// all days.
 func TestSelect_ALongRangeWithoutMemoryReadsTheDaysOfEachSeries(t *testing.T) {
 	const days = 90
 	db, want := newDatabase(t, storetest.NewMem(), nil), model{}

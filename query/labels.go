@@ -10,9 +10,9 @@ import (
 	"github.com/promtsd/promtsd/query/budget"
 )
 
-// Series yields the series, without samples, that match and were active on a day of the range, or some of them if there are
-// more than limit; 0 is no limit. ErrLimit says that there are more than MaxSeries, unless the limit is lower. Their memory is
-// taken from the account of the context, until the set is closed.
+// Series yields the series, without samples, that match and were active on a day of the range, or some of them if there
+// are more than limit; 0 is no limit. ErrLimit says that there are more than MaxSeries, unless the limit is lower.
+// Their memory is taken from the account of the context, until the set is closed.
 func (q *Querier) Series(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (SeriesSet, error) {
 	found, err := q.find(ctx, mint, maxt, limit, matchers)
 	if err != nil {
@@ -25,8 +25,9 @@ func (q *Querier) Series(ctx context.Context, mint, maxt int64, limit int, match
 	return &labelSet{groups: groups, at: -1, holding: holding{budget.From(ctx), found.Bytes}}, nil
 }
 
-// LabelNames returns the names of the labels that such series have, sorted, or some of them if there are more than limit.
-// MaxSeries does not matter, as the series are not held. The memory of the names is taken from the account of the context.
+// LabelNames returns the names of the labels that such series have, sorted, or some of them if there are more than
+// limit. MaxSeries does not matter, as the series are not held. The memory of the names is taken from the account of
+// the context.
 func (q *Querier) LabelNames(
 	ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher,
 ) ([]string, error) {
@@ -56,8 +57,8 @@ type (
 	Count       = index.Count
 )
 
-// Cardinality counts the series that were active on a day of the range, and their labels; most bounds each list of the answer.
-// What counting them takes is taken from the account of the context.
+// Cardinality counts the series that were active on a day of the range, and their labels; most bounds each list of the
+// answer. What counting them takes is taken from the account of the context.
 func (q *Querier) Cardinality(ctx context.Context, mint, maxt int64, most int) (Cardinality, error) {
 	counted, road, err := q.Index.Cardinality(ctx, mint, maxt, q.limits(ctx, 0), most)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// Costs says what reading rows costs in a store, so that the cheaper of two ways can be taken: asking for each row by its
-// key, or scanning the rows of a metric's hour and passing over those that are not wanted.
+// Costs says what reading rows costs in a store, so that the cheaper of two ways can be taken: asking for each row by
+// its key, or scanning the rows of a metric's hour and passing over those that are not wanted.
 type Costs struct {
 	Call time.Duration // a call of the store
 	Get  time.Duration // a row that is asked for by its key
@@ -17,8 +17,8 @@ type Costs struct {
 	Skip time.Duration // a further row of it that is not wanted
 }
 
-// EmbeddedCosts are those of the embedded store: time of a processor with the blocks in memory, as BenchmarkCosts measures
-// it on rows of 240 samples, and twice as much for a row passed over, whose block may have to be read first.
+// EmbeddedCosts are those of the embedded store: time of a processor with the blocks in memory, as BenchmarkCosts
+// measures it on rows of 240 samples, and twice as much for a row passed over, whose block may have to be read first.
 func EmbeddedCosts() Costs {
 	return Costs{
 		Call: 6 * time.Microsecond, Get: 6 * time.Microsecond, Seek: 6500 * time.Nanosecond, Next: 4 * time.Microsecond,
@@ -26,9 +26,9 @@ func EmbeddedCosts() Costs {
 	}
 }
 
-// HBaseCosts are those of an HBase: time of its processors and ours, on a standalone HBase 2.6 with its files in the block
-// cache, for rows of 240 samples. A row that is passed over costs no less than one that is sent, because what passes over it
-// is a regular expression: a scan is worth it from about an eighth of a metric's series on.
+// HBaseCosts are those of an HBase: time of its processors and ours, on a standalone HBase 2.6 with its files in the
+// block cache, for rows of 240 samples. A row that is passed over costs no less than one that is sent, because what
+// passes over it is a regular expression: a scan is worth it from about an eighth of a metric's series on.
 //
 //	go test ./query -run '^$' -bench HBaseCosts -benchtime 3s
 func HBaseCosts() Costs {

@@ -26,7 +26,8 @@ import (
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
-// holder returns the database with an appender that keeps samples in memory, where queries find them, until it is closed.
+// holder returns the database with an appender that keeps samples in memory, where queries find them, until it is
+// closed.
 func (db *database) holder(t testing.TB) *database {
 	t.Helper()
 	uids := uid.New(uid.Config{

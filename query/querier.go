@@ -24,7 +24,8 @@ type Config struct {
 	Settings catalog.Settings
 	Index    *index.Reader
 	Held     Holder // nil: nothing is held
-	// Missing says why samples from mint on may be missing in the store, and held nowhere. It is asked after Held. nil: none are.
+	// Missing says why samples from mint on may be missing in the store, and held nowhere. It is asked after Held. nil:
+	// none are.
 	Missing   func(ctx context.Context, mint int64) (warnings []error)
 	MaxSeries int // series that one Select may find; 0: no limit
 
@@ -75,9 +76,9 @@ func New(c Config) *Querier {
 }
 
 // Select finds the series that match all matchers and yields their samples from mint to maxt, inclusive, in
-// milliseconds. With labelsOnly it is Series without a limit.
-// ErrLimit says that more series match than MaxSeries. The memory of the series and of the samples being read is taken from the
-// account of the context (see budget.From), until the set is closed.
+// milliseconds. With labelsOnly it is Series without a limit. ErrLimit says that more series match than MaxSeries. The
+// memory of the series and of the samples being read is taken from the account of the context (see budget.From), until
+// the set is closed.
 func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (SeriesSet, error) {
 	if labelsOnly {
 		return q.Series(ctx, mint, maxt, 0, matchers)
@@ -91,9 +92,9 @@ func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool,
 	return s, nil
 }
 
-// SelectWindows is Select without the samples outside of the windows, and without the series that have no others. Only the
-// hours that windows touch are read. The set ends with ErrHistogram where it meets a native histogram, unless the windows are with
-// the sample before each.
+// SelectWindows is Select without the samples outside of the windows, and without the series that have no others. Only
+// the hours that windows touch are read. The set ends with ErrHistogram where it meets a native histogram, unless the
+// windows are with the sample before each.
 func (q *Querier) SelectWindows(
 	ctx context.Context, mint, maxt int64, w *Windows, matchers []*labels.Matcher,
 ) (SeriesSet, error) {

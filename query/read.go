@@ -112,7 +112,8 @@ func (b *block) fill(ctx context.Context, q *Querier, s *set) (full bool, err er
 	return false, nil
 }
 
-// gatherRuns takes over the runs of the readers, and puts them into order. Groups are counted, not compared: there may be many.
+// gatherRuns takes over the runs of the readers, and puts them into order. Groups are counted, not compared: there may
+// be many.
 func (b *block) gatherRuns(readers []*reader) {
 	b.starts = slices.Grow(b.starts[:0], b.to-b.from+1)[:b.to-b.from+1]
 	clear(b.starts)
@@ -168,7 +169,8 @@ func (r *reader) reset(q *Querier, s *set) {
 	r.made = 0
 }
 
-// pagePoints is how many samples a page has room for. Of a longer row the page becomes as long as that, and is of no more use.
+// pagePoints is how many samples a page has room for. Of a longer row the page becomes as long as that, and is of no
+// more use.
 const pagePoints = 1 << 14
 
 // page returns one with room for so many samples.
@@ -263,8 +265,8 @@ func (r *reader) rowsOf(ctx context.Context, p *piece) iter.Seq2[store.Row, erro
 	return r.q.Store.Scan(ctx, scan)
 }
 
-// hourRanges are for each hour of some rows, ascending, the range from the first to the last one. The hour ends where the
-// tags begin.
+// hourRanges are for each hour of some rows, ascending, the range from the first to the last one. The hour ends where
+// the tags begin.
 func hourRanges(rows [][]byte, tags int) (ranges []store.Range) {
 	for from := 0; from < len(rows); {
 		to := from + 1
@@ -279,9 +281,9 @@ func hourRanges(rows [][]byte, tags int) (ranges []store.Range) {
 }
 
 // decode appends the samples of one row as a run: those of its cells, and of the held rows with its key, which are the
-// first of held; it returns the others. The key is kept. A cell that cannot be read is reported and passed over. Samples
-// beyond the row's hour, which a qualifier can name and no writer does, are left out: they might come after the next
-// row's.
+// first of held; it returns the others. The key is kept. A cell that cannot be read is reported and passed over.
+// Samples beyond the row's hour, which a qualifier can name and no writer does, are left out: they might come after the
+// next row's.
 func (r *reader) decode(row store.Row, held []heldRow, group int) []heldRow {
 	own := 0
 	for own < len(held) && bytes.Equal(held[own].key, row.Key) {

@@ -13,8 +13,8 @@ import (
 // ErrLimit marks a query that asks for more than a limit allows; the text names the limit and its flag.
 var ErrLimit = errors.New("query limit exceeded")
 
-// ErrHistogram ends a set of SelectWindows that meets a native histogram: whether its count began anew is told by the one
-// before it, which may be one that is left out. SelectWindows has to be asked again, with Windows.WithBefore.
+// ErrHistogram ends a set of SelectWindows that meets a native histogram: whether its count began anew is told by the
+// one before it, which may be one that is left out. SelectWindows has to be asked again, with Windows.WithBefore.
 var ErrHistogram = errors.New("native histogram in a window")
 
 // SeriesSet iterates over series in the order of their labels, and over the samples of each in runs. It is not safe for

@@ -326,8 +326,8 @@ func TestSelect_RefusesSeriesThatTakeTooMuchMemory(t *testing.T) {
 	}
 }
 
-// withAccount returns a context with an account of so many bytes, 0 for many, and the budget that it is of. When the test is
-// over everything must have been given back before the account was closed.
+// withAccount returns a context with an account of so many bytes, 0 for many, and the budget that it is of. When the
+// test is over everything must have been given back before the account was closed.
 func withAccount(t *testing.T, bytes int64) (*budget.Budget, context.Context) {
 	t.Helper()
 	b, err := budget.New(budget.Config{Total: 1 << 30, Request: bytes})
@@ -339,7 +339,8 @@ func withAccount(t *testing.T, bytes int64) (*budget.Budget, context.Context) {
 	return b, budget.NewContext(t.Context(), a)
 }
 
-// What a set holds is taken from the account while it is read, and is all given back when it is closed, wherever that is.
+// What a set holds is taken from the account while it is read, and is all given back when it is closed, wherever that
+// is.
 func TestSelect_HoldsWhatItReadsAndGivesItBack(t *testing.T) {
 	db := newDatabase(t, storetest.NewMem(), nil)
 	db.fill(t, 300, 3, 40)

@@ -37,7 +37,8 @@ type xorChunk struct {
 }
 
 const (
-	// maxXORBits bounds what a sample takes: 68 bits of time, or 80 of that of the first two, 13 before the value, and the value.
+	// maxXORBits bounds what a sample takes: 68 bits of time, or 80 of that of the first two, 13 before the value, and the
+	// value.
 	maxXORBits = 80 + 13 + 64
 	// maxXORBytes is a word more than a chunk takes, since bits are written by the word.
 	maxXORBytes = 2 + (MaxChunkSamples*maxXORBits+7)/8 + 8
@@ -131,7 +132,8 @@ func (c *xorChunk) bytes() []byte {
 	return c.data[:c.at+int(c.used+7)/8]
 }
 
-// timeBits is the code of a change that is not 0, and its length. Of one of 68 bits, length and code are without the first 4.
+// timeBits is the code of a change that is not 0, and its length. Of one of 68 bits, length and code are without the
+// first 4.
 func timeBits(change int64) (code uint64, n uint) {
 	u := uint64(change)
 	switch {

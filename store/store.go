@@ -2,17 +2,18 @@
 // row, family, qualifier). It is what HBase offers, cut down to what promtsd needs, and it knows nothing of metrics or
 // time. Implementations live below it (store/pebble, store/hbase); store/storetest is the suite that each one passes.
 //
-// Order. Rows of a table are ordered by the unsigned bytes of their keys; the cells of a row by family name, then by the
-// unsigned bytes of their qualifiers.
+// Order. Rows of a table are ordered by the unsigned bytes of their keys; the cells of a row by family name, then by
+// the unsigned bytes of their qualifiers.
 //
 // Versions. A cell has one version. Timestamps are milliseconds since 1970. A Put whose timestamp is not below that of
 // the cell it meets replaces it; below it, either may remain, so writers use timestamps that do not run backwards.
 // A Delete removes what is not newer than itself, and may hide a later Put that is not newer either.
 //
-// One clock for a cell. Increment and CheckAndPut stamp what they write by the store's own clock, which in a cluster is not
-// the caller's: a Put or Delete by the caller's clock may lose against it, with no error. So a cell that was ever written by
-// one of them is written and removed by them only, or deleted with the very timestamp that was read with it. And a cell that
-// a check has removed is not written again: what hides the removed version may hide a later one, where clocks step back.
+// One clock for a cell. Increment and CheckAndPut stamp what they write by the store's own clock, which in a cluster is
+// not the caller's: a Put or Delete by the caller's clock may lose against it, with no error. So a cell that was ever
+// written by one of them is written and removed by them only, or deleted with the very timestamp that was read with it.
+// And a cell that a check has removed is not written again: what hides the removed version may hide a later one, where
+// clocks step back.
 //
 // Durability. When Apply, Increment or CheckAndPut return nil, their effect survives the sudden end of the process and
 // of the machine it ran on, and every Get and Scan that starts afterwards sees it.
@@ -83,16 +84,17 @@ type Store interface {
 	// cells that one batch wrote into one row are seen together.
 	Scan(ctx context.Context, s Scan) iter.Seq2[Row, error]
 
-	// Increment adds delta to the 8-byte big-endian signed integer in the cell (absent counts as 0) and returns the
-	// sum. A cell of another length is ErrInvalid. Increments of one cell are linearizable: no two return the same
-	// number while deltas are positive. An error that wraps ErrUnavailable may have counted, and so may a call that got its
-	// sum at a second attempt: numbers may be left out.
+	// Increment adds delta to the 8-byte big-endian signed integer in the cell (absent counts as 0) and returns the sum. A
+	// cell of another length is ErrInvalid. Increments of one cell are linearizable: no two return the same number while
+	// deltas are positive. An error that wraps ErrUnavailable may have counted, and so may a call that got its sum at a
+	// second attempt: numbers may be left out.
 	Increment(ctx context.Context, c Coord, delta int64) (int64, error)
 
-	// CheckAndPut writes, for each check on its own, Value into the cell if the cell is what Expect says, or removes the cell,
-	// and reports for each whether it did. Each check is atomic, and linearizable with Increments and other checks of that cell; of
-	// a Put that races with it the timestamp decides as ever (see Versions). Checks of one call are independent, may run
-	// at the same time, and must name different cells. After an error any of them may have taken effect: read again.
+	// CheckAndPut writes, for each check on its own, Value into the cell if the cell is what Expect says, or removes the
+	// cell, and reports for each whether it did. Each check is atomic, and linearizable with Increments and other checks
+	// of that cell; of a Put that races with it the timestamp decides as ever (see Versions). Checks of one call are
+	// independent, may run at the same time, and must name different cells. After an error any of them may have taken
+	// effect: read again.
 	CheckAndPut(ctx context.Context, checks []Check) ([]bool, error)
 
 	// Close waits for the calls under way and releases what the store holds. It is called once.
@@ -108,8 +110,8 @@ type RangeDeleter interface {
 	DeleteRange(ctx context.Context, table string, r Range) error
 }
 
-// Table names a table and its families. Splits, Retention and Log are wishes for CreateTable: a store that has no use for
-// them leaves them aside, and Tables does not return them.
+// Table names a table and its families. Splits, Retention and Log are wishes for CreateTable: a store that has no use
+// for them leaves them aside, and Tables does not return them.
 type Table struct {
 	Name     string
 	Families []string // sorted, at least one

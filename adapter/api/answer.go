@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// What answers take of memory, about: the engine's values, and the JSON, which is written as a whole into a buffer that grows,
-// and copied at its end.
+// What answers take of memory, about: the engine's values, and the JSON, which is written as a whole into a buffer that
+// grows, and copied at its end.
 const (
 	stepBytes   = 112 // of a subquery without series: the points, a ring of them that doubles, and those of a window
 	pointBytes  = 2*16 + 3*36

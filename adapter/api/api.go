@@ -252,8 +252,8 @@ func isCall(path string) bool {
 	return path == "series" || path == "labels" || path == "query_exemplars" || strings.HasPrefix(path, "label/")
 }
 
-// served says whether a path, below Prefix, is. It lists what of the module's is exposed, so that a new version of the module
-// opens nothing by itself.
+// served says whether a path, below Prefix, is. It lists what of the module's is exposed, so that a new version of the
+// module opens nothing by itself.
 func (h *Handler) served(path string) bool {
 	switch path {
 	case "query", "query_range", "query_exemplars", "format_query", "parse_query",

@@ -8,18 +8,18 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// busy is how many goroutines that compute leave enough of the processors to small requests: each of these has its turn some
-// hundredths of a second later.
+// busy is how many goroutines that compute leave enough of the processors to small requests: each of these has its turn
+// some hundredths of a second later.
 func busy() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
 
-// calls bounds the calls that are no queries, of series and labels and what is said of them, that are worked on at a time: each may
-// take a processor for a second. Others wait.
+// calls bounds the calls that are no queries, of series and labels and what is said of them, that are worked on at a
+// time: each may take a processor for a second. Others wait.
 type calls struct{ places *fair.Places }
 
 func newCalls() calls { return calls{fair.NewPlaces(busy())} }
 
-// inTurn serves what serve does when it is its turn. Whoever begins to answer gives the place back: how long that takes is the
-// client's matter.
+// inTurn serves what serve does when it is its turn. Whoever begins to answer gives the place back: how long that takes
+// is the client's matter.
 func (c calls) inTurn(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		client := mapping.SenderOf(r.Context())

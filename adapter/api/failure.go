@@ -16,8 +16,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// The module's handlers answer 422, "execution", to most errors of what they ask. Those that may pass are noted on their way, and
-// answered here instead: 503, so that clients ask again, with the type that Prometheus has for it.
+// The module's handlers answer 422, "execution", to most errors of what they ask. Those that may pass are noted on
+// their way, and answered here instead: 503, so that clients ask again, with the type that Prometheus has for it.
 
 // statusCanceled is Prometheus's status where the client has left.
 const statusCanceled = 499
@@ -86,7 +86,8 @@ func (w *failureWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// notingQueryable notes the errors of what the module's handlers ask themselves; those of queries are noted by boundedQuery.
+// notingQueryable notes the errors of what the module's handlers ask themselves; those of queries are noted by
+// boundedQuery.
 type notingQueryable struct {
 	storage.SampleAndChunkQueryable
 }

@@ -34,9 +34,9 @@ func (h *Handler) Version(w http.ResponseWriter, _ *http.Request) {
 // tellEvery is how often the log says that samples may be missing: who federates asks again and again.
 const tellEvery = 10 * time.Second
 
-// Federate answers what Prometheus answers at /federate: the latest sample, not older than the lookback delta, of each series
-// that one of match[] selects, in an exposition format. Native histograms with exponential buckets are in those of protobuf
-// only.
+// Federate answers what Prometheus answers at /federate: the latest sample, not older than the lookback delta, of each
+// series that one of match[] selects, in an exposition format. Native histograms with exponential buckets are in those
+// of protobuf only.
 func (h *Handler) Federate(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 	defer cancel()
@@ -123,8 +123,8 @@ func (h *Handler) latest(
 	return found, set.Warnings(), set.Err()
 }
 
-// encodeFamilies writes samples, which are ordered by metric name, as families. Where the kind of sample changes within a
-// metric, another family of the same name begins: Prometheus reads that.
+// encodeFamilies writes samples, which are ordered by metric name, as families. Where the kind of sample changes within
+// a metric, another family of the same name begins: Prometheus reads that.
 func encodeFamilies(to expfmt.Encoder, format expfmt.Format, samples promql.Vector) error {
 	native := slices.Contains([]expfmt.FormatType{expfmt.TypeProtoDelim, expfmt.TypeProtoText, expfmt.TypeProtoCompact},
 		format.FormatType())

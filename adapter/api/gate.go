@@ -8,17 +8,18 @@ import (
 	"github.com/promtsd/promtsd/query/budget"
 )
 
-// gate bounds the queries that run at a time, and those of one client. Some of its places are for small queries only, so that those are answered while
-// large ones run, and wait for memory:
+// gate bounds the queries that run at a time, and those of one client. Some of its places are for small queries only,
+// so that those are answered while large ones run, and wait for memory:
 //
 //	| any query               | small            |
 //	|<- busy(), 3/4 at most ->|<- 1/4 at least ->|
 //
-// That a query is large is known beforehand (queryCost), or when it has taken more memory than a small one may. Then it goes
-// on if there is a place for large ones; else it gives up its place and its memory, and begins again when there is.
+// That a query is large is known beforehand (queryCost), or when it has taken more memory than a small one may. Then it
+// goes on if there is a place for large ones; else it gives up its place and its memory, and begins again when there
+// is.
 //
-// gate is a promql.QueryTracker, so that the engine's metrics tell of the time in its queue. A query waits when it is executed,
-// and not when it is parsed, which is bounded by itself.
+// gate is a promql.QueryTracker, so that the engine's metrics tell of the time in its queue. A query waits when it is
+// executed, and not when it is parsed, which is bounded by itself.
 type gate struct {
 	places *fair.Places
 	large  *fair.Places // those of them that large queries may have

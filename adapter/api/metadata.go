@@ -25,8 +25,8 @@ type MetadataSource interface {
 	Metadata(ctx context.Context, name string, limit int, f func(name string, m metadata.Metadata) error) error
 }
 
-// serveMetadata answers metadata, with a buffer of memory however much is stored: there is one entry for each family, so that nothing has to
-// be known of all before the first is sent. What is wrong with a request the module says.
+// serveMetadata answers metadata, with a buffer of memory however much is stored: there is one entry for each family,
+// so that nothing has to be known of all before the first is sent. What is wrong with a request the module says.
 func (h *Handler) serveMetadata(w http.ResponseWriter, r *http.Request) {
 	limit, err := number(r, "limit")
 	_, perMetricErr := number(r, "limit_per_metric") // there is one
@@ -104,9 +104,9 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // maxMetadataBytes bounds the texts of an answer to targets/metadata.
 const maxMetadataBytes = 64 << 20
 
-// serveTargetMetadata answers targets/metadata. The module's handler takes metadata from the targets that are
-// scraped, by a road on which nothing can fail. So what is asked for is read first, and the handler finds it as that of a
-// target which is there for this request alone.
+// serveTargetMetadata answers targets/metadata. The module's handler takes metadata from the targets that are scraped,
+// by a road on which nothing can fail. So what is asked for is read first, and the handler finds it as that of a target
+// which is there for this request alone.
 func (h *Handler) serveTargetMetadata(w http.ResponseWriter, r *http.Request) {
 	limit, err := strconv.Atoi(r.FormValue("limit"))
 	if err != nil {

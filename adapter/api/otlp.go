@@ -16,8 +16,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// maxOTLP is how many OTLP requests are served at a time; others wait. What each is unmarshalled into is bounded before (adapter),
-// what its samples become by its appender.
+// maxOTLP is how many OTLP requests are served at a time; others wait. What each is unmarshalled into is bounded before
+// (adapter), what its samples become by its appender.
 const maxOTLP = 8
 
 // newOTLP is the module's receiver of OTLP metrics, with two changes: the requests at a time are bounded, and the

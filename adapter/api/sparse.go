@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// sparse is a log of the module's handlers, which write a line for each request that is no good and for each client that does not
-// take its answer: of lines with one message it lets one through in tellEvery, which says how many there were besides.
+// sparse is a log of the module's handlers, which write a line for each request that is no good and for each client
+// that does not take its answer: of lines with one message it lets one through in tellEvery, which says how many there
+// were besides.
 type sparse struct {
 	slog.Handler
 	told *told

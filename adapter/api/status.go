@@ -77,7 +77,8 @@ func (h *Handler) serveCardinality(w http.ResponseWriter, r *http.Request) {
 	respond(w, http.StatusOK, v1.Response{Status: "success", Data: status})
 }
 
-// cardinalities are counted by one request at a time, and good for the others for as long as a Prometheus's head keeps them.
+// cardinalities are counted by one request at a time, and good for the others for as long as a Prometheus's head keeps
+// them.
 type cardinalities struct {
 	turn    chan struct{} // has an entry while somebody has its turn, who may touch what follows
 	counted query.Cardinality

@@ -16,9 +16,9 @@ import (
 	"github.com/promtsd/promtsd/query/budget"
 )
 
-// boundedEngine makes queries that end in time. It refuses those whose subqueries have too many steps: the module's engine
-// makes lists of that length before it looks at any limit, and does not look at its context while a function goes over the
-// points of one series.
+// boundedEngine makes queries that end in time. It refuses those whose subqueries have too many steps: the module's
+// engine makes lists of that length before it looks at any limit, and does not look at its context while a function
+// goes over the points of one series.
 type boundedEngine struct {
 	promql.QueryEngine
 	gate     gate
@@ -31,8 +31,8 @@ const (
 	// subqueries may have. A hundred million take a second, and some functions twenty times as long.
 	pointsPerStep = 100
 
-	// largeWork is from how many evaluations of parts of an expression and points of subqueries on a query is large: the first
-	// take some tenths of a second, without any memory.
+	// largeWork is from how many evaluations of parts of an expression and points of subqueries on a query is large: the
+	// first take some tenths of a second, without any memory.
 	largeWork = 1_000_000
 )
 
@@ -50,8 +50,8 @@ func (e boundedEngine) NewRangeQuery(
 	})
 }
 
-// judge makes a query. One that costs too much ends with an error as soon as it is executed: so the answer is 422, as for the
-// module's own limits. An error of NewQuery is always answered 400.
+// judge makes a query. One that costs too much ends with an error as soon as it is executed: so the answer is 422, as
+// for the module's own limits. An error of NewQuery is always answered 400.
 func (e boundedEngine) judge(create func() (promql.Query, error)) (promql.Query, error) {
 	query, err := create()
 	if err != nil {
@@ -85,9 +85,10 @@ type refusedQuery struct {
 func (q refusedQuery) Exec(context.Context) *promql.Result { return &promql.Result{Err: q.err} }
 func (q refusedQuery) Close()                              {}
 
-// boundedQuery is a query that has a place in the gate while it runs, and whose memory is taken from its account: what the engine
-// makes of series that are read, whoever reads them takes; so that here its subqueries are left, which need no series, and the
-// answer. It names the end of its time as Prometheus does, wherever it was met: in the store it is an error of the store's.
+// boundedQuery is a query that has a place in the gate while it runs, and whose memory is taken from its account: what
+// the engine makes of series that are read, whoever reads them takes; so that here its subqueries are left, which need
+// no series, and the answer. It names the end of its time as Prometheus does, wherever it was met: in the store it is
+// an error of the store's.
 type boundedQuery struct {
 	promql.Query
 	engine  boundedEngine
@@ -160,8 +161,8 @@ type queryCost struct {
 	evaluations float64 // of all parts of the expression
 }
 
-// add counts an expression, as the engine evaluates it: a subquery over all times at which what is around it is evaluated, and
-// its range before them.
+// add counts an expression, as the engine evaluates it: a subquery over all times at which what is around it is
+// evaluated, and its range before them.
 func (c *queryCost) add(node parser.Node, at evaluation) {
 	c.evaluations += at.steps()
 	switch n := node.(type) {

@@ -1,5 +1,5 @@
-// Package bounds refuses queries whose text alone costs too much. It judges a text before anything is made of it: parsing,
-// and the compiling of regular expressions, have no bound of their own and cannot be interrupted.
+// Package bounds refuses queries whose text alone costs too much. It judges a text before anything is made of it:
+// parsing, and the compiling of regular expressions, have no bound of their own and cannot be interrupted.
 package bounds
 
 import (
@@ -28,8 +28,8 @@ const (
 // Patterns sums up what regular expressions cost. The zero value is ready.
 type Patterns struct{ size int }
 
-// Add counts one regular expression: a unit for each instruction that its program will have, roughly, of 40 bytes. Beyond
-// MaxPattern the error is ErrTooComplex. What is no regular expression is left for the compiler to say.
+// Add counts one regular expression: a unit for each instruction that its program will have, roughly, of 40 bytes.
+// Beyond MaxPattern the error is ErrTooComplex. What is no regular expression is left for the compiler to say.
 func (p *Patterns) Add(pattern string) error {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.DotNL)
 	if err != nil {

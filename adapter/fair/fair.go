@@ -1,6 +1,6 @@
-// Package fair divides what there is a bounded number of between the clients that ask for it. Nobody is told beforehand how many
-// clients there are: each may have three times as much as it leaves free. So one that is alone has three quarters, two have three sevenths
-// each, and there is always something left for one that comes.
+// Package fair divides what there is a bounded number of between the clients that ask for it. Nobody is told beforehand
+// how many clients there are: each may have three times as much as it leaves free. So one that is alone has three
+// quarters, two have three sevenths each, and there is always something left for one that comes.
 package fair
 
 import (
@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Client is who is behind the remote address of a connection: its IP address, and of IPv6 the first 64 bits, for whoever has one
-// of these addresses has all. What a request says of itself, such as X-Forwarded-For, anyone can write.
+// Client is who is behind the remote address of a connection: its IP address, and of IPv6 the first 64 bits, for
+// whoever has one of these addresses has all. What a request says of itself, such as X-Forwarded-For, anyone can write.
 func Client(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -28,8 +28,8 @@ func Client(remote string) string {
 // Share says whether a client may hold so much where so much is left free besides.
 func Share(held, free int64) bool { return held <= 3*free }
 
-// Places are a number of places, which clients hold for a while. A client that has none gets any that is free. A place that becomes
-// free goes to the client with the fewest. They are safe for concurrent use.
+// Places are a number of places, which clients hold for a while. A client that has none gets any that is free. A place
+// that becomes free goes to the client with the fewest. They are safe for concurrent use.
 type Places struct {
 	most int
 

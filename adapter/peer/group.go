@@ -34,7 +34,8 @@ type Group struct {
 	// Peers lists the others, as of now; with an error those that are known all the same.
 	Peers  func(ctx context.Context) ([]Peer, error)
 	Client *http.Client // must not follow redirects
-	// Timeout is for all that one peer answers to one call of Held, and MaxBytes bounds it. The call takes twice as long at most.
+	// Timeout is for all that one peer answers to one call of Held, and MaxBytes bounds it. The call takes twice as long
+	// at most.
 	Timeout  time.Duration
 	MaxBytes int64
 
@@ -42,8 +43,8 @@ type Group struct {
 	failing map[string]bool // writers that did not answer when they were last asked: others are asked before
 }
 
-// Held implements query.Holder. Peers are asked several at a time; one that does not answer is a warning. Within a request (see
-// Remember) it is asked no more; and none is asked for hours below all that it holds.
+// Held implements query.Holder. Peers are asked several at a time; one that does not answer is a warning. Within a
+// request (see Remember) it is asked no more; and none is asked for hours below all that it holds.
 func (g *Group) Held(
 	ctx context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte),
 ) (warnings []error) {
@@ -126,8 +127,8 @@ func contains(peers []Peer, writer string) bool {
 	return slices.ContainsFunc(peers, func(p Peer) bool { return p.Writer == writer })
 }
 
-// missing are the failures that matter, given by writer. One whose lease is gone meanwhile has ended, or was replaced, and
-// all its samples are in the data table.
+// missing are the failures that matter, given by writer. One whose lease is gone meanwhile has ended, or was replaced,
+// and all its samples are in the data table.
 func (g *Group) missing(ctx context.Context, known *memory, failed map[string]error) (warnings []error) {
 	if len(failed) == 0 {
 		return nil
@@ -200,8 +201,8 @@ func (g *Group) ask(ctx context.Context, p Peer, c *call) (oldest uint32, err er
 	return oldest, nil
 }
 
-// askOnce asks a peer one question. next is what has to be asked next, counted from the question's first TSUID; left is how many
-// bytes the peer may still answer.
+// askOnce asks a peer one question. next is what has to be asked next, counted from the question's first TSUID; left is
+// how many bytes the peer may still answer.
 func (g *Group) askOnce(
 	ctx context.Context, p Peer, q question, left *int64, f func(i int, base uint32, points []byte),
 ) (next place, oldest uint32, err error) {
@@ -229,8 +230,8 @@ func (g *Group) askOnce(
 	}
 }
 
-// Probe asks the promtsd at an address for a writer's samples of no series: whether it could be asked. An answer with another
-// status than 200 is a StatusError.
+// Probe asks the promtsd at an address for a writer's samples of no series: whether it could be asked. An answer with
+// another status than 200 is a StatusError.
 func Probe(ctx context.Context, client *http.Client, address, writer string) error {
 	res, err := send(ctx, client, address, writer, question{})
 	if err == nil {

@@ -26,8 +26,8 @@ const (
 	answerWait = 5 * time.Second // for which others wait, as long as a Group does for an answer
 )
 
-// Handler serves what this process holds to other promtsd. Without the name of the writer, which is in the store, it says
-// nothing. The server has to bound the time that requests and answers take on their way.
+// Handler serves what this process holds to other promtsd. Without the name of the writer, which is in the store, it
+// says nothing. The server has to bound the time that requests and answers take on their way.
 type Handler struct {
 	local  Local
 	writer func() string // as whom this process writes at the moment; others than this one are not answered for

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// memory is what one request has learnt of peers, by their writers. What is acknowledged after a request has come need not be
-// in its answer: therefore, what a peer said that it does not hold it need not be asked for again within the request. A nil one
-// remembers nothing.
+// memory is what one request has learnt of peers, by their writers. What is acknowledged after a request has come need
+// not be in its answer: therefore, what a peer said that it does not hold it need not be asked for again within the
+// request. A nil one remembers nothing.
 type memory struct {
 	mu     sync.Mutex        // guards what follows
 	failed map[string]error  // why it did not answer
@@ -17,8 +17,8 @@ type memory struct {
 
 type memoryKey struct{}
 
-// Remember has a Group remember, while next serves a request, which peers did not answer and what they said: no request waits
-// twice for one that hangs.
+// Remember has a Group remember, while next serves a request, which peers did not answer and what they said: no request
+// waits twice for one that hangs.
 func Remember(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m := &memory{failed: map[string]error{}, oldest: map[string]uint32{}}

@@ -18,9 +18,9 @@ const Path = "/internal/v2/held"
 // that was restarted would answer for the one that died before, at the same address, that it holds nothing.
 const writerParam = "writer"
 
-// A request is the hours and the TSUIDs that are asked for, in ascending order. The hours of the first TSUID may begin later
-// than those of the others: what came before was in an earlier answer. An answer says below which base time nothing is held,
-// and lists rows in the order of TSUIDs and base times:
+// A request is the hours and the TSUIDs that are asked for, in ascending order. The hours of the first TSUID may begin
+// later than those of the others: what came before was in an earlier answer. An answer says below which base time
+// nothing is held, and lists rows in the order of TSUIDs and base times:
 //
 //	request:  | from, 4 | to, 4 | from for the first, 4 | (uvarint length | TSUID) ... |
 //	answer:   | oldest, 4 | row ... | end |
@@ -125,8 +125,8 @@ func readAnswer(in *bufio.Reader, q question) (*answer, error) {
 	return a, err
 }
 
-// row reads the next row. At the end of the answer points are nil, and p is what has to be asked for next: it is behind the last
-// TSUID if that is nothing.
+// row reads the next row. At the end of the answer points are nil, and p is what has to be asked for next: it is behind
+// the last TSUID if that is nothing.
 func (a *answer) row() (p place, points []byte, err error) {
 	kind, err := a.in.ReadByte()
 	switch {

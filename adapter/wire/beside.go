@@ -15,7 +15,8 @@ import (
 //	Exemplar of 2.0   1 labels_refs   2 value   3 timestamp
 //	MetricMetadata    1 type   2 metric_family_name   4 help   5 unit
 
-// metadataTypes are the types of metric families by their numbers, which both versions share. Other numbers mean unknown.
+// metadataTypes are the types of metric families by their numbers, which both versions share. Other numbers mean
+// unknown.
 var metadataTypes = [...]string{"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"}
 
 func metadataType(number uint64) string {

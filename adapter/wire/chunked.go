@@ -56,8 +56,8 @@ func (f *FrameWriter) Series(query int, ls labels.Labels) error {
 	return nil
 }
 
-// Chunk adds a chunk to the current series; its bounds are true and its data is copied. The protocol's number of an encoding
-// is chunkenc's.
+// Chunk adds a chunk to the current series; its bounds are true and its data is copied. The protocol's number of an
+// encoding is chunkenc's.
 func (f *FrameWriter) Chunk(minT, maxT int64, encoding chunkenc.Encoding, data []byte) error {
 	c := f.scratch[:0]
 	c = appendVarintField(c, 1, minT)

@@ -22,8 +22,8 @@ type BlockDecoder struct {
 // maxBlockContent bounds what a block may inflate to; no block that was accepted has more.
 const maxBlockContent = 1 << 30
 
-// Decode inflates a block and fills req from it, as it was done when the block came. The labels point into memory that the
-// next call uses again. mapping.ErrNewer says that the form is not known.
+// Decode inflates a block and fills req from it, as it was done when the block came. The labels point into memory that
+// the next call uses again. mapping.ErrNewer says that the form is not known.
 func (d *BlockDecoder) Decode(form byte, block []byte, req *mapping.WriteRequest) error {
 	decode := d.decoder.DecodeV1
 	switch form {

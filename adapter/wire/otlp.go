@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// ErrTooDeep marks a body in which messages stand inside each other deeper than any sender nests them. What unmarshals them calls
-// itself for each level, and would end the process.
+// ErrTooDeep marks a body in which messages stand inside each other deeper than any sender nests them. What unmarshals
+// them calls itself for each level, and would end the process.
 var ErrTooDeep = errors.New("messages are nested too deep")
 
 const (
 	maxOTLPDepth = 100
 
-	// What a message takes of memory when it is unmarshalled, however few bytes it has: two are enough. Down to the points, which
-	// are the fifth level (resource metrics, scope metrics, metrics, data, points), they are larger than the attributes below.
+	// What a message takes of memory when it is unmarshalled, however few bytes it has: two are enough. Down to the
+	// points, which are the fifth level (resource metrics, scope metrics, metrics, data, points), they are larger than the
+	// attributes below.
 	otlpPointDepth = 5
 	otlpPoint      = 256
 	otlpAttribute  = 64
@@ -24,9 +25,9 @@ const (
 	otlpJSONByte   = 2
 )
 
-// OTLPMemory is about how many bytes of memory an OTLP request in protobuf takes at most when it is unmarshalled. Nothing is made of it:
-// whatever can be read as a message is counted as one, which depends on no version of the format, up to where it cannot be
-// read. The error is ErrTooDeep.
+// OTLPMemory is about how many bytes of memory an OTLP request in protobuf takes at most when it is unmarshalled.
+// Nothing is made of it: whatever can be read as a message is counted as one, which depends on no version of the
+// format, up to where it cannot be read. The error is ErrTooDeep.
 func OTLPMemory(body []byte) (int64, error) { return otlpMemory(body, 1) }
 
 // otlpMemory is what the fields of a message take. depth is that of messages in it.

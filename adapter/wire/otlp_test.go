@@ -26,7 +26,8 @@ func within(content []byte, fields ...protowire.Number) []byte {
 	return content
 }
 
-// The estimate is no less than what unmarshalling takes, for the smallest elements of each kind, and not absurd for an honest request.
+// The estimate is no less than what unmarshalling takes, for the smallest elements of each kind, and not absurd for an
+// honest request.
 func TestOTLPMemory_IsWhatUnmarshallingTakes(t *testing.T) {
 	const n = 200_000
 	empty := func(field protowire.Number) []byte { return bytes.Repeat(message(field, nil), n) }

@@ -32,8 +32,8 @@ type ReadQuery struct {
 	LabelsOnly bool // the samples will not be looked at
 }
 
-// ParseReadRequest reads an inflated prometheus.ReadRequest. Errors are ErrMalformed, or bounds.ErrTooComplex for one with
-// too many queries, or matchers that cost too much to compile.
+// ParseReadRequest reads an inflated prometheus.ReadRequest. Errors are ErrMalformed, or bounds.ErrTooComplex for one
+// with too many queries, or matchers that cost too much to compile.
 func ParseReadRequest(body []byte) (ReadRequest, error) {
 	if err := countQueries(body); err != nil {
 		return ReadRequest{}, err
@@ -71,8 +71,8 @@ func ParseReadRequest(body []byte) (ReadRequest, error) {
 	return req, nil
 }
 
-// maxFields bounds the fields of a read request's messages, each of which becomes an object: all but queries and matchers
-// are few.
+// maxFields bounds the fields of a read request's messages, each of which becomes an object: all but queries and
+// matchers are few.
 const maxFields = 8 * (bounds.MaxQueries + bounds.MaxMatchers)
 
 // countQueries refuses a request of which too much would be made.

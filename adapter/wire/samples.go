@@ -19,13 +19,14 @@ import (
 //	TimeSeries    1 labels      2 samples   4 histograms
 //	Sample        1 value       2 timestamp
 //
-// as a snappy block, which it deflates while it builds it: so it never has the whole message. A block is the length of its content
-// and then elements, literals and copies of what came up to 64 KiB before: those of two blocks, one after the other, are those of
-// their contents together. The length of a message comes before it, and may not be known when its begin is deflated: then it
-// takes five bytes, of a literal of its own, and is put there when the message ends.
+// as a snappy block, which it deflates while it builds it: so it never has the whole message. A block is the length of
+// its content and then elements, literals and copies of what came up to 64 KiB before: those of two blocks, one after
+// the other, are those of their contents together. The length of a message comes before it, and may not be known when
+// its begin is deflated: then it takes five bytes, of a literal of its own, and is put there when the message ends.
 //
-// The message is written by hand because the generated encoder takes -0 for the default value and leaves it out, and with it
-// the sign. The order of calls is that of the message: Query, then for each series Series and any number of Points.
+// The message is written by hand because the generated encoder takes -0 for the default value and leaves it out, and
+// with it the sign. The order of calls is that of the message: Query, then for each series Series and any number of
+// Points.
 type SamplesResponse struct {
 	// MaxBytes bounds the message. 0 means no bound but that of the format, 2 GiB.
 	MaxBytes int

@@ -32,8 +32,8 @@ func Inflate(buf, block []byte, limit int) ([]byte, error) {
 	if cap(buf) < n {
 		buf = make([]byte, n)
 	}
-	// The s2 package inflates snappy at three quarters of the cost. It also takes the repeat code of its own dialect, which no
-	// sender of snappy writes; what that means is defined, so that it is harmless.
+	// The s2 package inflates snappy at three quarters of the cost. It also takes the repeat code of its own dialect,
+	// which no sender of snappy writes; what that means is defined, so that it is harmless.
 	content, err := s2.Decode(buf[:n], block)
 	if err != nil {
 		return nil, fmt.Errorf("%w: snappy block of %d bytes: %w", ErrMalformed, len(block), err)

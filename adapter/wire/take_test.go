@@ -10,8 +10,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// Bodies that are mostly elements of two bytes or a few become lists of many times their size. The memory is taken while the
-// lists grow, and the decoding ends when there is no more.
+// Bodies that are mostly elements of two bytes or a few become lists of many times their size. The memory is taken
+// while the lists grow, and the decoding ends when there is no more.
 func TestDecoder_TakesMemoryWhileListsGrow(t *testing.T) {
 	const allowed = 128 << 10
 	many := func(element string) []byte { return bytes.Repeat([]byte(element), 1<<15) }

@@ -76,9 +76,9 @@ func (c *Counts) refuse(samples int, example func() error) {
 //	TimeSeries    1 labels      2 samples   3 exemplars   4 histograms
 //	Sample        1 value       2 timestamp
 //
-// req is reset first; its label bytes point into body where they stand there in one piece, and its histograms do. Series
-// without samples, histograms and exemplars are left out. The order of series and samples is that of the body. An error is
-// ErrMalformed, also for a body of 2.0, or ErrTooLarge, and then req is of no use.
+// req is reset first; its label bytes point into body where they stand there in one piece, and its histograms do.
+// Series without samples, histograms and exemplars are left out. The order of series and samples is that of the body.
+// An error is ErrMalformed, also for a body of 2.0, or ErrTooLarge, and then req is of no use.
 func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
 	d.begin(req)
 	if d.Finder != nil {

@@ -16,11 +16,11 @@ import (
 //	Sample      1 value     2 timestamp    3 start_timestamp (not kept)
 //	Metadata    1 type      3 help_ref     4 unit_ref
 //
-// It does as DecodeV1 does, except that series have references instead of label bytes. A series is malformed, counted and
-// left out, while the others are kept, if it has an odd number of references, or one beyond the symbols, or both samples and
-// histograms, or none of these and no exemplar (Prometheus sends exemplars as series of their own, although the documents
-// have it otherwise). An exemplar with such references is malformed on its own. If the first symbol is not empty,
-// every series and exemplar is malformed. Metadata goes with its series.
+// It does as DecodeV1 does, except that series have references instead of label bytes. A series is malformed, counted
+// and left out, while the others are kept, if it has an odd number of references, or one beyond the symbols, or both
+// samples and histograms, or none of these and no exemplar (Prometheus sends exemplars as series of their own, although
+// the documents have it otherwise). An exemplar with such references is malformed on its own. If the first symbol is
+// not empty, every series and exemplar is malformed. Metadata goes with its series.
 func (d *Decoder) DecodeV2(body []byte, req *mapping.WriteRequest) (Counts, error) {
 	d.begin(req)
 	var c Counts

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// parityCalls are calls that promtsd has to answer as a Prometheus does that has the same samples: status, content type, the
-// headers for browsers, and content. They are those that Grafana does not make.
+// parityCalls are calls that promtsd has to answer as a Prometheus does that has the same samples: status, content
+// type, the headers for browsers, and content. They are those that Grafana does not make.
 const parityCalls = `
 GET /api/v1/query_range?query=sum(rate(http_requests_total[step()*4]))&start=1767312000&end=1767315600&step=60
 GET /api/v1/query?query=http_requests_total[5m-1m]&time=1767315600
@@ -54,7 +54,8 @@ OPTIONS /api/v1/status/tsdb
 PUT /api/v1/query
 `
 
-// timedOut is an answer as text, without what the engine was doing when the query's time was over: that is up to chance.
+// timedOut is an answer as text, without what the engine was doing when the query's time was over: that is up to
+// chance.
 func timedOut(answer any) string {
 	return regexp.MustCompile(`query timed out in [a-z ]+`).ReplaceAllString(fmt.Sprintf("%#v", answer), "query timed out")
 }

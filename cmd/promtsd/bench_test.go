@@ -253,8 +253,8 @@ func BenchmarkWrite_Journal(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite_NewSeries is the write path where every series is new: names assigned, index written, cells stored, in an
-// embedded store on a file system in memory.
+// BenchmarkWrite_NewSeries is the write path where every series is new: names assigned, index written, cells stored, in
+// an embedded store on a file system in memory.
 func BenchmarkWrite_NewSeries(b *testing.B) {
 	st := memStore(b)
 	if _, _, err := catalog.Init(b.Context(), st, "promtsd", nil); err != nil {
@@ -288,8 +288,8 @@ func BenchmarkWrite_NewSeries(b *testing.B) {
 	reportSamples(b, b.N*requestSamples)
 }
 
-// BenchmarkRead_RowsToChunks is the read path from the cells of hour rows, one sample each 15 s in a cell of its own, to XOR
-// chunks.
+// BenchmarkRead_RowsToChunks is the read path from the cells of hour rows, one sample each 15 s in a cell of its own,
+// to XOR chunks.
 func BenchmarkRead_RowsToChunks(b *testing.B) {
 	const base, points = 1_700_000_000 / 3600 * 3600, 240
 	random := rand.New(rand.NewPCG(1, 2))
@@ -333,7 +333,8 @@ func BenchmarkRead_RowsToChunks(b *testing.B) {
 	}
 }
 
-// benchServer is promtsd in process, on an embedded store in a temporary directory, filled with series of one hour each 15 s.
+// benchServer is promtsd in process, on an embedded store in a temporary directory, filled with series of one hour each
+// 15 s.
 func benchServer(b *testing.B, series int) (url string, start int64) {
 	st, err := pebble.Open(pebble.Config{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -81,8 +81,8 @@ func TestPrometheus_FindsExemplarsAndMetadata(t *testing.T) {
 	}
 }
 
-// findsExemplarsAndMetadata has a real Prometheus send what stands beside samples, kills promtsd, and compares what the two
-// answer to the same questions.
+// findsExemplarsAndMetadata has a real Prometheus send what stands beside samples, kills promtsd, and compares what the
+// two answer to the same questions.
 func findsExemplarsAndMetadata(t *testing.T, promtsd *promtest.Process, message string) {
 	prometheus := promtest.Start(t, promtest.Config{
 		YAML: fmt.Sprintf(`

@@ -57,8 +57,8 @@ func (c condition) end(err error) error {
 // persevereEvery is how long persevere waits between two tries.
 const persevereEvery = time.Second
 
-// persevere calls f until it does not fail because the store is unavailable, or ctx ends. Only a store that says how it is is
-// waited for: any other has tried for long enough.
+// persevere calls f until it does not fail because the store is unavailable, or ctx ends. Only a store that says how it
+// is is waited for: any other has tried for long enough.
 func (c condition) persevere(ctx context.Context, logger *slog.Logger, f func() error) error {
 	for first := true; ; first = false {
 		err := f()

@@ -14,8 +14,9 @@ import (
 	"github.com/promtsd/promtsd/adapter/fair"
 )
 
-// connections bounds the connections that are open, each of which takes memory whatever comes by it, and how many of them come from
-// one client, see fair. One too many takes the place of the one that was idle for longest; if there is none, it is closed.
+// connections bounds the connections that are open, each of which takes memory whatever comes by it, and how many of
+// them come from one client, see fair. One too many takes the place of the one that was idle for longest; if there is
+// none, it is closed.
 type connections struct {
 	most    int
 	flag    string // of the listener
@@ -120,7 +121,8 @@ func (c *connections) makeRoom(client string) bool {
 	return len(c.open) < c.most || c.closeIdle("")
 }
 
-// closeIdle closes the connection that was idle for longest, of a client unless that is empty, and says whether there was one.
+// closeIdle closes the connection that was idle for longest, of a client unless that is empty, and says whether there
+// was one.
 func (c *connections) closeIdle(client string) bool {
 	var oldest net.Conn
 	for conn, is := range c.open {

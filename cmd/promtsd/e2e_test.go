@@ -21,8 +21,9 @@ const (
 	messageV2 = "io.prometheus.write.v2.Request"
 )
 
-// writingConfig is a Prometheus that scrapes itself, promtsd and a target of the test, and writes all to promtsd. Of itself it
-// takes native histograms, and of the target histograms whose buckets become custom ones, which it sends in 2.0 only.
+// writingConfig is a Prometheus that scrapes itself, promtsd and a target of the test, and writes all to promtsd. Of
+// itself it takes native histograms, and of the target histograms whose buckets become custom ones, which it sends in
+// 2.0 only.
 func writingConfig(promtsd *promtest.Process, target, message string) string {
 	return fmt.Sprintf(`
 global:
@@ -51,8 +52,8 @@ func readingConfig(promtsd *promtest.Process) string {
 	return fmt.Sprintf("remote_read:\n- url: %s/api/v1/read\n  read_recent: true\n", promtsd.URL())
 }
 
-// oddTarget exposes values and names that are easily lost: special floats, UTF-8, and a series that comes and goes so that
-// staleness markers are written.
+// oddTarget exposes values and names that are easily lost: special floats, UTF-8, and a series that comes and goes so
+// that staleness markers are written.
 func oddTarget(t *testing.T) *httptest.Server {
 	var scrapes atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -19,7 +19,8 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
-// histogramsBeside are native histograms for each series, at times where it has no samples, and by a series of their own.
+// histogramsBeside are native histograms for each series, at times where it has no samples, and by a series of their
+// own.
 func histogramsBeside(series []sent) (all []prompb.TimeSeries) {
 	add := func(ls []prompb.Label, samples []mapping.Sample, shift int64) {
 		ts := prompb.TimeSeries{Labels: ls}
@@ -101,8 +102,8 @@ func sameMessage(a, b prompb.Histogram) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// TestOpenTSDB_PassesOverHistograms has OpenTSDB read, compact and check rows that hold native histograms beside points,
-// and rows of nothing else.
+// TestOpenTSDB_PassesOverHistograms has OpenTSDB read, compact and check rows that hold native histograms beside
+// points, and rows of nothing else.
 func TestOpenTSDB_PassesOverHistograms(t *testing.T) {
 	h := newHBaseTables(t, "histograms")
 	h.init(t)

@@ -97,8 +97,8 @@ func assertTakenOver(t *testing.T, all []*promtest.Process, writers ...string) {
 	}
 }
 
-// TestHBaseHold_NothingIsMissingWhileOneEnds asks one promtsd, again and again, for what another holds, which ends and so
-// stores it, with much else.
+// TestHBaseHold_NothingIsMissingWhileOneEnds asks one promtsd, again and again, for what another holds, which ends and
+// so stores it, with much else.
 func TestHBaseHold_NothingIsMissingWhileOneEnds(t *testing.T) {
 	h := newHBaseTables(t, "hold_end")
 	h.init(t, "--salt.width=1", "--salt.buckets=4")
@@ -231,8 +231,9 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	assertTakenOver(t, both, before[0])
 }
 
-// TestHBaseHold_LeasesAreJudgedByTheirOwnTime runs two promtsd with very different leases: the one with the long lease shows a sign of
-// life every few seconds only, and is not taken for dead by the other. When both have ended no lease is left, nor an entry.
+// TestHBaseHold_LeasesAreJudgedByTheirOwnTime runs two promtsd with very different leases: the one with the long lease
+// shows a sign of life every few seconds only, and is not taken for dead by the other. When both have ended no lease is
+// left, nor an entry.
 func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 	h := newHBaseTables(t, "hold_unequal")
 	h.init(t)

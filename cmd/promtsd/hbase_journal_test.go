@@ -20,8 +20,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// TestHBaseJournal_TakesBodiesOfEverySize sends bodies that are larger than HBase lets a cell be, up to what is allowed, and
-// kills promtsd: the journal has them.
+// TestHBaseJournal_TakesBodiesOfEverySize sends bodies that are larger than HBase lets a cell be, up to what is
+// allowed, and kills promtsd: the journal has them.
 func TestHBaseJournal_TakesBodiesOfEverySize(t *testing.T) {
 	h := newHBaseTables(t, "large_bodies")
 	h.init(t)
@@ -63,8 +63,8 @@ func TestHBaseJournal_TakesBodiesOfEverySize(t *testing.T) {
 	}
 }
 
-// TestHBaseJournal_QuarantineIsSeenByAll leaves a journal with an entry that is damaged, which one of two promtsd takes over:
-// both warn, until the entry is dropped while they run.
+// TestHBaseJournal_QuarantineIsSeenByAll leaves a journal with an entry that is damaged, which one of two promtsd takes
+// over: both warn, until the entry is dropped while they run.
 func TestHBaseJournal_QuarantineIsSeenByAll(t *testing.T) {
 	h := newHBaseTables(t, "quarantine")
 	h.init(t)

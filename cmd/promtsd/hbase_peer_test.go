@@ -15,8 +15,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// TestHBasePeer_SeesBehindTLSAndPasswords has two promtsd see what each holds where the listener for peers wants certificates and
-// passwords, and refuses to start where they could not ask.
+// TestHBasePeer_SeesBehindTLSAndPasswords has two promtsd see what each holds where the listener for peers wants
+// certificates and passwords, and refuses to start where they could not ask.
 func TestHBasePeer_SeesBehindTLSAndPasswords(t *testing.T) {
 	h := newHBaseTables(t, "peer_tls")
 	h.init(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-// loadHTTPClient makes a client as a file says, in the form that Prometheus has for its own clients; as without one if file is
-// empty. It follows no redirects.
+// loadHTTPClient makes a client as a file says, in the form that Prometheus has for its own clients; as without one if
+// file is empty. It follows no redirects.
 func loadHTTPClient(flag, file string) (*http.Client, error) {
 	c := &config.DefaultHTTPClientConfig
 	if file != "" {

@@ -13,8 +13,9 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 )
 
-// listener serves HTTP from the start to the end of a promtsd. Until there is a service, it says what is waited for. At the
-// end of the service it first refuses requests and lets those under way finish; then what is held is stored; then nobody is answered.
+// listener serves HTTP from the start to the end of a promtsd. Until there is a service, it says what is waited for. At
+// the end of the service it first refuses requests and lets those under way finish; then what is held is stored; then
+// nobody is answered.
 type listener struct {
 	web         *web.FlagConfig
 	logger      *slog.Logger
@@ -43,7 +44,8 @@ var errStarting = errors.New("starting")
 // lastAnswers is how long answers may take when all is stored.
 const lastAnswers = 2 * time.Second
 
-// listen begins to serve. What follows ends with the context that it returns, which ends also when nothing can be served.
+// listen begins to serve. What follows ends with the context that it returns, which ends also when nothing can be
+// served.
 func (l *listener) listen(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	l.waitFor(errStarting.Error())

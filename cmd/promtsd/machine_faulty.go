@@ -195,8 +195,8 @@ func (p *injector) dial(ctx context.Context, network, addr string) (net.Conn, er
 	return &faultyConn{Conn: conn, injector: p, addr: addr}, nil
 }
 
-// faultyConn is a connection that may be cut, or go silent for good. HBase's servers and ZooKeeper's answer in frames, each
-// with its length in four bytes before it, of which some may be lost, and others come that nobody has sent.
+// faultyConn is a connection that may be cut, or go silent for good. HBase's servers and ZooKeeper's answer in frames,
+// each with its length in four bytes before it, of which some may be lost, and others come that nobody has sent.
 type faultyConn struct {
 	net.Conn
 	injector *injector

@@ -17,8 +17,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// Under a memory limit more series and samples are sent than fit. What does not fit is refused by its name, a sender that was there before
-// goes on, the process stays at the limit, and does not spend its time on collecting garbage.
+// Under a memory limit more series and samples are sent than fit. What does not fit is refused by its name, a sender
+// that was there before goes on, the process stays at the limit, and does not spend its time on collecting garbage.
 func TestMemoryLimit_RefusesWhatDoesNotFit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes for a minute")

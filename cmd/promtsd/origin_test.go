@@ -9,8 +9,8 @@ import (
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 )
 
-// What a page of another origin has a browser send is refused where it writes, unless the origin is trusted. Queries are
-// what --web.cors.origin is for.
+// What a page of another origin has a browser send is refused where it writes, unless the origin is trusted. Queries
+// are what --web.cors.origin is for.
 func TestServe_RefusesWritesFromPagesOfOtherOrigins(t *testing.T) {
 	promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{
 		"--web.trusted-origin=https://ops.example", "--web.enable-otlp-receiver",

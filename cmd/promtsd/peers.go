@@ -159,8 +159,8 @@ func webScheme(file string) (string, error) {
 	return "http", nil
 }
 
-// serve answers for what a process holds, under the name that writer gives; failed is called when that ends unasked. It returns
-// an error if others could not ask: this process asks itself as they would.
+// serve answers for what a process holds, under the name that writer gives; failed is called when that ends unasked. It
+// returns an error if others could not ask: this process asks itself as they would.
 func (p *peerServer) serve(ctx context.Context, local peer.Local, writer func() journal.ID, failed func()) error {
 	mux := http.NewServeMux()
 	mux.Handle(peer.Path, peer.NewHandler(local, func() string {
@@ -180,8 +180,8 @@ func (p *peerServer) serve(ctx context.Context, local peer.Local, writer func() 
 	return p.probe(ctx)
 }
 
-// probe asks this process as others would. The network may fail now and work later, and who cannot be reached is told of in the
-// answers of others: an error is what time does not mend.
+// probe asks this process as others would. The network may fail now and work later, and who cannot be reached is told
+// of in the answers of others: an error is what time does not mend.
 func (p *peerServer) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, peerProbe)
 	defer cancel()
@@ -199,7 +199,8 @@ func (p *peerServer) probe(ctx context.Context) error {
 	return nil
 }
 
-// misconfigured says whether a promtsd that could not ask itself is set up so: its certificates do not fit, or it is refused.
+// misconfigured says whether a promtsd that could not ask itself is set up so: its certificates do not fit, or it is
+// refused.
 func misconfigured(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true

@@ -102,7 +102,8 @@ func startPeer(t *testing.T, f *peerFlags, webConfig string, writer journal.ID) 
 	return p, err
 }
 
-// Where TLS or authentication is on, and the client's configuration fits, peers are asked; where it does not fit, the start fails.
+// Where TLS or authentication is on, and the client's configuration fits, peers are asked; where it does not fit, the
+// start fails.
 func TestPeers_AreAskedOrTheStartFails(t *testing.T) {
 	files := newWebFiles(t)
 	for _, c := range []struct {

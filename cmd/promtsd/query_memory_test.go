@@ -19,8 +19,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// Many large queries at once, of all kinds, stay within their part of a memory limit; some are answered, others are told why
-// not, small ones are answered meanwhile, and at the end nothing is held, though clients left.
+// Many large queries at once, of all kinds, stay within their part of a memory limit; some are answered, others are
+// told why not, small ones are answered meanwhile, and at the end nothing is held, though clients left.
 func TestQueries_ShareTheirMemory(t *testing.T) {
 	const limit = 512 << 20
 	t.Setenv("GOMEMLIMIT", fmt.Sprint(limit))

@@ -174,8 +174,8 @@ func BenchmarkRest(b *testing.B) {
 	}
 }
 
-// BenchmarkRecover kills promtsd and Prometheus after an hour of 10,000 series, or nine samples of a million, and finds how long they take to be
-// ready again, with all that they had acknowledged.
+// BenchmarkRecover kills promtsd and Prometheus after an hour of 10,000 series, or nine samples of a million, and finds
+// how long they take to be ready again, with all that they had acknowledged.
 //
 //	go test ./cmd/promtsd -run '^$' -bench Recover -benchtime 1x
 func BenchmarkRecover(b *testing.B) {

@@ -21,8 +21,8 @@ import (
 // readRepeats is how often a benchmark reads the same; what is told is of the fastest.
 const readRepeats = 5
 
-// BenchmarkReadBack sends an hour of 10,000 series to promtsd and to Prometheus, and reads it back from both by turns: by
-// Prometheus's own remote-read client, in both forms, all series and those of one metric; at first from what the
+// BenchmarkReadBack sends an hour of 10,000 series to promtsd and to Prometheus, and reads it back from both by turns:
+// by Prometheus's own remote-read client, in both forms, all series and those of one metric; at first from what the
 // receivers hold in memory, and again after a restart, when promtsd has it in packed cells.
 //
 //	go test ./cmd/promtsd -run '^$' -bench ReadBack -benchtime 1x -timeout 1h

@@ -150,7 +150,8 @@ func addServe(app *kingpin.Application) (string, command) {
 	return cmd.FullCommand(), f.serve
 }
 
-// serve opens the store, builds the other parts on it, serves until ctx ends, and takes the parts down in the reverse order.
+// serve opens the store, builds the other parts on it, serves until ctx ends, and takes the parts down in the reverse
+// order.
 func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	if err := f.check(); err != nil {
 		return err
@@ -418,8 +419,8 @@ func (f *serveFlags) costs() query.Costs {
 	return query.HBaseCosts()
 }
 
-// adopt reads the settings of the store, and makes the tables of a new embedded one. In a cluster that is for init to do:
-// who starts serve with a wrong address shall not find tables there afterwards.
+// adopt reads the settings of the store, and makes the tables of a new embedded one. In a cluster that is for init to
+// do: who starts serve with a wrong address shall not find tables there afterwards.
 func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.Store) (settings catalog.Settings, err error) {
 	attrs := []any{"store", f.store.url}
 	if f.store.embedded() {

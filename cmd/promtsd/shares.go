@@ -9,9 +9,9 @@ import (
 	"github.com/alecthomas/units"
 )
 
-// share is a flag whose value stands for memory, and the part of the memory limit that it has at most by default: caches and
-// buffers have defaults for a machine of some gigabytes. Queries have a quarter besides (queryShare), and the rest is left
-// for what has no flag, such as memtables, and for garbage.
+// share is a flag whose value stands for memory, and the part of the memory limit that it has at most by default:
+// caches and buffers have defaults for a machine of some gigabytes. Queries have a quarter besides (queryShare), and
+// the rest is left for what has no flag, such as memtables, and for garbage.
 type share struct {
 	flag    string
 	percent int64
@@ -31,8 +31,8 @@ func memoryShares() []share {
 	}
 }
 
-// fitMemory returns a function that lowers the defaults of a command's flags for a memory limit, math.MaxInt64 for none. What was given
-// on the command line stays.
+// fitMemory returns a function that lowers the defaults of a command's flags for a memory limit, math.MaxInt64 for
+// none. What was given on the command line stays.
 func fitMemory(cmd *kingpin.CmdClause) func(limit int64) error {
 	shares := memoryShares()
 	given := make([]bool, len(shares))
@@ -65,8 +65,8 @@ func (s share) lower(value kingpin.Value, limit int64) error {
 	return value.Set(strconv.FormatInt(min(int64(bytes), most), 10) + "B")
 }
 
-// goLimit is what of a memory limit Go's runtime may have where a store takes some that it does not know of. A quarter of the limit
-// at most is left to that: with too little the collector would run all the time.
+// goLimit is what of a memory limit Go's runtime may have where a store takes some that it does not know of. A quarter
+// of the limit at most is left to that: with too little the collector would run all the time.
 func goLimit(limit, outside int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// tortureHistory is what the senders of a torture test sent and what became of it, in the order in which that happened: each
-// event has a number of its own. Its methods may be called by any goroutine.
+// tortureHistory is what the senders of a torture test sent and what became of it, in the order in which that happened:
+// each event has a number of its own. Its methods may be called by any goroutine.
 type tortureHistory struct {
 	mu     sync.Mutex
 	events int
@@ -138,9 +138,9 @@ type reported struct {
 	value float64
 }
 
-// check says what is wrong with an answer. It must have every point that was acknowledged before the question, each with
-// the value that was sent last by then or since, and no others. With a warning that samples may be missing there may be
-// earlier values, too.
+// check says what is wrong with an answer. It must have every point that was acknowledged before the question, each
+// with the value that was sent last by then or since, and no others. With a warning that samples may be missing there
+// may be earlier values, too.
 func (h *tortureHistory) check(r reading) (problems []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

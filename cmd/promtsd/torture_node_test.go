@@ -176,8 +176,8 @@ func (d *tortureNode) freeze() {
 	}
 }
 
-// terminate asks the node to end, and waits until it has. How it ended is the error; a node that is down has ended well,
-// and so has one that is killed meanwhile, or so young that it does not catch the signal yet.
+// terminate asks the node to end, and waits until it has. How it ended is the error; a node that is down has ended
+// well, and so has one that is killed meanwhile, or so young that it does not catch the signal yet.
 func (d *tortureNode) terminate() error {
 	d.mu.Lock()
 	run := d.run

@@ -40,8 +40,8 @@ const (
 // torture is promtsd at work on one store while everything around it fails, by a schedule that is drawn from a seed:
 // senders and readers go on all the time, and all that they see is held against what was sent.
 //
-// A round is some faults and the time until all is well again. An era is some rounds, after which the senders take other
-// series, and all that was acknowledged is read back from each promtsd in every way.
+// A round is some faults and the time until all is well again. An era is some rounds, after which the senders take
+// other series, and all that was acknowledged is read back from each promtsd in every way.
 type torture struct {
 	t         *testing.T
 	history   *tortureHistory

@@ -46,8 +46,8 @@ type Tables struct {
 // Journal is the name of the table of accepted requests, which follows from promtsd's own.
 func (t Tables) Journal() string { return t.Own + "-journal" }
 
-// journalRegions is how many parts the journal's table is made of. A row begins with a writer's number, which is random, so
-// that the journals of several promtsd are likely to be in different ones, each whole in its own.
+// journalRegions is how many parts the journal's table is made of. A row begins with a writer's number, which is
+// random, so that the journals of several promtsd are likely to be in different ones, each whole in its own.
 const journalRegions = 8
 
 // JournalTable is that table, as it is made.

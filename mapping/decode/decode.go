@@ -1,12 +1,12 @@
-// Package decode writes the cells of OpenTSDB's and of promtsd's tables for people, a line for each: the table, what the row and the
-// column are, what the value is, and the cell's timestamp.
+// Package decode writes the cells of OpenTSDB's and of promtsd's tables for people, a line for each: the table, what
+// the row and the column are, what the value is, and the cell's timestamp.
 //
 //	tsdb up{instance="a"} 2026-11-22T10:00:00Z: 15.000s=1 30.000s=0.5 @2026-11-22T10:05:00.123Z
 //	tsdb-uid metrics "up" -> 000001 @2026-11-22T10:00:01.002Z
 //	promtsd active on 2026-11-22: up{instance="a"}: @2026-11-22T10:00:01.003Z
 //
-// What is of no known form is written as it is, in quotes or in hexadecimal. It is for reading only: cells that are to be loaded
-// again are written by package cellio.
+// What is of no known form is written as it is, in quotes or in hexadecimal. It is for reading only: cells that are to
+// be loaded again are written by package cellio.
 package decode
 
 import (
@@ -165,8 +165,8 @@ func (d *Decoder) exemplarCell(row []byte, c store.Cell, series func([]byte) str
 	return fmt.Sprintf("%s: %s {%s} of %s", series(tsuid), strconv.FormatFloat(e.V, 'g', -1, 64), strings.Join(ls, ","), stamp(e.T))
 }
 
-// series is what a TSUID is called: metric{tagk="tagv",...}, in the order of its tagk UIDs, with the UID in place of a name that is not
-// there.
+// series is what a TSUID is called: metric{tagk="tagv",...}, in the order of its tagk UIDs, with the UID in place of a
+// name that is not there.
 func (d *Decoder) series(ctx context.Context, tsuid []byte) (string, error) {
 	metric, tags, err := d.Settings.Schema.ParseTSUID(tsuid, nil)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package exemplars is how exemplars are kept: in a table of their own, a row for each hour of a series that has any, and
-// in it a cell for each exemplar.
+// Package exemplars is how exemplars are kept: in a table of their own, a row for each hour of a series that has any,
+// and in it a cell for each exemplar.
 //
 //	row        metric UID | base time, 4 bytes | (tagk UID | tagv UID)...     the row key of the samples, without salt
 //	family     "p"
@@ -78,8 +78,8 @@ func (w *Writer) Put(b *store.Batch, table string, rows Rows, tsuid []byte, e ma
 	b.Put(table, w.row, catalog.FamilyOwn, w.cell[value:], now, w.cell[:value])
 }
 
-// Parse reads a cell of the row of a base time; its series is left out. The labels point into the value. The error wraps
-// mapping.ErrCorrupt.
+// Parse reads a cell of the row of a base time; its series is left out. The labels point into the value. The error
+// wraps mapping.ErrCorrupt.
 func Parse(base uint32, c store.Cell) (mapping.RequestExemplar, error) {
 	if len(c.Qualifier) != qualifierBytes || len(c.Value) < valueBytes {
 		return mapping.RequestExemplar{}, fmt.Errorf("%w: a cell with a qualifier of %d bytes and a value of %d bytes is no exemplar",

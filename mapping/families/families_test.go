@@ -193,8 +193,8 @@ type bounded struct {
 	now int64
 }
 
-// send has a sender say families of its own from one number to another, with a help of so many bytes, and says how many are in the
-// store thereafter as they were said.
+// send has a sender say families of its own from one number to another, with a help of so many bytes, and says how many
+// are in the store thereafter as they were said.
 func (f *bounded) send(sender string, from, to, help int) (stored int) {
 	f.t.Helper()
 	if err := f.w.Load(f.t.Context(), f.now); err != nil {
@@ -239,7 +239,8 @@ func (f *bounded) check() {
 	}
 }
 
-// One sender, and many, fill neither the store nor the part of others, by number and by bytes; what nobody says any more gives way.
+// One sender, and many, fill neither the store nor the part of others, by number and by bytes; what nobody says any
+// more gives way.
 func TestWriter_BoundsWhatIsStored(t *testing.T) {
 	for name, c := range map[string]struct{ many, help int }{
 		"number": {families.SenderFamilies, 1}, "bytes": {families.SenderBytes / (60 << 10), 60 << 10},

@@ -20,9 +20,9 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// Bounds of what is stored of all families together, names included. The families of the largest fleets have some megabytes. A
-// sender may bring half of each, so that no single one fills them; and as many bytes at once, and in an hour, as there may be, or it
-// could write without end what replaces itself.
+// Bounds of what is stored of all families together, names included. The families of the largest fleets have some
+// megabytes. A sender may bring half of each, so that no single one fills them; and as many bytes at once, and in an
+// hour, as there may be, or it could write without end what replaces itself.
 const (
 	maxFamilies = 100_000
 	maxBytes    = 32 << 20
@@ -31,7 +31,8 @@ const (
 	senderBytes    = maxBytes / 2
 )
 
-// ErrLimited marks metadata that is not stored because there is too much. It is repeated by its sender, and may be stored later.
+// ErrLimited marks metadata that is not stored because there is too much. It is repeated by its sender, and may be
+// stored later.
 var ErrLimited = errors.New("too much metadata")
 
 const (
@@ -44,9 +45,9 @@ const (
 	manySenders = 1024
 )
 
-// Writer puts metadata that is new into batches: a sender says the same every minute. It bounds what is stored: beyond, what nobody has
-// said for an hour is removed, and if there is nothing like that, what is new is refused. It is safe for concurrent use; Load comes
-// first.
+// Writer puts metadata that is new into batches: a sender says the same every minute. It bounds what is stored: beyond,
+// what nobody has said for an hour is removed, and if there is nothing like that, what is new is refused. It is safe
+// for concurrent use; Load comes first.
 type Writer struct {
 	store store.Store
 	table string
@@ -144,8 +145,8 @@ type Change struct {
 	all  uint64
 }
 
-// Put adds the metadata of a family, as a sender said it, to the batch, unless it is known to be in the store; changed says so. now is
-// the clock in milliseconds. Metadata that cannot be kept is mapping.ErrInvalid, or ErrLimited.
+// Put adds the metadata of a family, as a sender said it, to the batch, unless it is known to be in the store; changed
+// says so. now is the clock in milliseconds. Metadata that cannot be kept is mapping.ErrInvalid, or ErrLimited.
 func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, from string, now int64) (c Change, changed bool, err error) {
 	if len(m.Family) == 0 || len(m.Family) > maxName || !utf8.Valid(m.Family) {
 		return c, false, fmt.Errorf("%w: metadata of family %.64q: the name must be UTF-8 and have 1 to %d bytes",

@@ -7,8 +7,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// The list of all series tells which match, and not when they were active: in a range of many days that is told by the rows of
-// its days. They are read for many series at a time, so that no range of days is read again and again.
+// The list of all series tells which match, and not when they were active: in a range of many days that is told by the
+// rows of its days. They are read for many series at a time, so that no range of days is read again and again.
 
 const (
 	// maxPending is for how many series at a time the days are read.
@@ -101,8 +101,8 @@ func (s *selection) pendingRanges() (ranges []store.Range) {
 	return ranges
 }
 
-// scanActive calls f with the position of each pending series that was active on a day, and returns the rows of the day that
-// it has passed.
+// scanActive calls f with the position of each pending series that was active on a day, and returns the rows of the day
+// that it has passed.
 func (s *selection) scanActive(ctx context.Context, day Day, ranges []store.Range, f func(i int)) (rows int, err error) {
 	prefix := appendDay(nil, day)
 	scan := store.Scan{Table: s.r.Settings.Tables.Own, Ranges: make([]store.Range, len(ranges))}

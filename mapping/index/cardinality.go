@@ -14,7 +14,8 @@ import (
 	"github.com/promtsd/promtsd/mapping/uid"
 )
 
-// Cardinality counts series that were active on some days, and their labels. Of each list there are the largest, those first.
+// Cardinality counts series that were active on some days, and their labels. Of each list there are the largest, those
+// first.
 type Cardinality struct {
 	Series int
 	Pairs  int // of a label and a value
@@ -34,8 +35,8 @@ type Count struct {
 // pairBytes is what counting a label and a value takes.
 const pairBytes = 64
 
-// Cardinality counts the series that were active on a day from mint to maxt; most bounds each list. Names that read alike and
-// have several UIDs, and repeated tags, are counted as often as there are.
+// Cardinality counts the series that were active on a day from mint to maxt; most bounds each list. Names that read
+// alike and have several UIDs, and repeated tags, are counted as often as there are.
 func (r *Reader) Cardinality(ctx context.Context, mint, maxt int64, limits Limits, most int) (Cardinality, Road, error) {
 	s, err := r.newSelection(ctx, mint, maxt, limits, nil)
 	if err != nil || s == nil {

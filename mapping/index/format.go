@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FormatKey writes the key of an index row of promtsd's own table for people; ok is false for any other row. series says what a TSUID
-// is called.
+// FormatKey writes the key of an index row of promtsd's own table for people; ok is false for any other row. series
+// says what a TSUID is called.
 //
 //	active on 2026-11-22: up{instance="a"}
 //	change 17 of the index, by 0123456789abcdef

@@ -27,7 +27,8 @@ const (
 	dayRowPrefix = 3 // bytes before the TSUID
 	dayMs        = 24 * 3600_000
 
-	// maxDays is the number of days up to which a query finds series in the rows of the days; beyond, in the list of all series.
+	// maxDays is the number of days up to which a query finds series in the rows of the days; beyond, in the list of all
+	// series.
 	maxDays = 40
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// known has the labels of series that were resolved lately: who asks once mostly asks again. UIDs keep their meaning, so what
-// is known stays true. It is bounded by being emptied when it is full.
+// known has the labels of series that were resolved lately: who asks once mostly asks again. UIDs keep their meaning,
+// so what is known stays true. It is bounded by being emptied when it is full.
 type known struct {
 	mu     sync.RWMutex
 	labels map[string]labels.Labels // by TSUID

@@ -13,16 +13,16 @@ import (
 	"github.com/promtsd/promtsd/mapping/uid"
 )
 
-// Names and values of labels are found as UIDs, in postings or in TSUIDs, and the text of each is looked up once. The labels of
-// a series are never made: memory grows with the names or values there are, and not with the series.
+// Names and values of labels are found as UIDs, in postings or in TSUIDs, and the text of each is looked up once. The
+// labels of a series are never made: memory grows with the names or values there are, and not with the series.
 
 const (
 	textBytes = 64 // that a UID and its text take besides the text's bytes
 	textTimes = 4  // how many times the text's bytes are taken: answers are made of them
 )
 
-// LabelNames returns the names of the labels that series have which Select would find, sorted. It looks at those of which
-// Select cannot make the labels, too, as a UID has no name.
+// LabelNames returns the names of the labels that series have which Select would find, sorted. It looks at those of
+// which Select cannot make the labels, too, as a UID has no name.
 func (r *Reader) LabelNames(
 	ctx context.Context, mint, maxt int64, limits Limits, matchers ...*labels.Matcher,
 ) ([]string, Road, error) {
@@ -164,7 +164,8 @@ func (c *collector) result(ctx context.Context, err error) ([]string, error) {
 	return c.sorted(), nil
 }
 
-// fromSeries gathers what look meets in the TSUIDs of the series selected. wanted says whether there is anything new in one.
+// fromSeries gathers what look meets in the TSUIDs of the series selected. wanted says whether there is anything new in
+// one.
 func (c *collector) fromSeries(ctx context.Context, look func(tsuid []byte), wanted func(tsuid []byte) bool) error {
 	c.s.wanted = wanted
 	c.s.each = func(ctx context.Context, matched [][]byte, _ []Days) error {
@@ -177,7 +178,8 @@ func (c *collector) fromSeries(ctx context.Context, look func(tsuid []byte), wan
 	return err
 }
 
-// namesFromPostings gathers the tagks of which the memory has active series, and says whether any has a metric with a name.
+// namesFromPostings gathers the tagks of which the memory has active series, and says whether any has a metric with a
+// name.
 func (c *collector) namesFromPostings(noMetric []mapping.UID) (named bool) {
 	shelf, m := c.s.shelf, c.s.r.Memory
 	m.mu.RLock()
@@ -199,8 +201,8 @@ func (c *collector) namesFromPostings(noMetric []mapping.UID) (named bool) {
 	return named
 }
 
-// valuesFromPostings gathers the values of which the memory has active series that pass; any do, if the matchers are on the
-// label alone. Where it is not worth it, it is not done.
+// valuesFromPostings gathers the values of which the memory has active series that pass; any do, if the matchers are on
+// the label alone. Where it is not worth it, it is not done.
 func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf, alone bool) (done bool, err error) {
 	s, m := c.s, c.s.r.Memory
 	var within candidates

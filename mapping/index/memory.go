@@ -34,12 +34,13 @@ type MemoryConfig struct {
 
 // Memory is the part of the index that is kept in memory: the series of the latest days, as many days as MaxSeries
 // allows, found by metric and by tag without reading the store. It is filled by Run, from the newest day back, and
-// answers for the days that it has; a Reader asks the store for others. Where there is no room for all series of a day, it leaves out
-// the metrics that have most, and when it becomes full those of which series come: it answers what concerns none of these.
+// answers for the days that it has; a Reader asks the store for others. Where there is no room for all series of a day,
+// it leaves out the metrics that have most, and when it becomes full those of which series come: it answers what
+// concerns none of these.
 //
 // It is exact. What this process adds, it must add by Apply, and finds from then on. What other processes add by their
-// Apply is found Refresh later at most; when that cannot be promised, as the store does not answer, say, the Reader asks
-// the store. It is safe for concurrent use.
+// Apply is found Refresh later at most; when that cannot be promised, as the store does not answer, say, the Reader
+// asks the store. It is safe for concurrent use.
 type Memory struct {
 	MemoryConfig
 	news news
@@ -67,8 +68,8 @@ const (
 	// maxRowsBuilt bounds the rows that filling the memory reads: it goes on to no other day when it has read so many.
 	maxRowsBuilt = 32 << 20
 
-	// rebuildAfter is how long the memory waits at least before it is filled again after it became too small, and rebuildTimes how many
-	// times as long as that took.
+	// rebuildAfter is how long the memory waits at least before it is filled again after it became too small, and
+	// rebuildTimes how many times as long as that took.
 	rebuildAfter = time.Minute
 	rebuildTimes = 20
 )
@@ -127,8 +128,9 @@ func (m *Memory) told(begin time.Time) bool {
 	return true
 }
 
-// Build fills the memory anew from the store and returns when it holds what it can. From its first day on it answers for
-// the days that it has; until then, and if nothing fits, what was there before does. There must be one Build at a time.
+// Build fills the memory anew from the store and returns when it holds what it can. From its first day on it answers
+// for the days that it has; until then, and if nothing fits, what was there before does. There must be one Build at a
+// time.
 func (m *Memory) Build(ctx context.Context) error {
 	fits, err := m.build(ctx, nil)
 	if fits || err != nil {
@@ -163,8 +165,8 @@ func (m *Memory) build(ctx context.Context, without []mapping.UID) (fits bool, e
 	return m.serving == s, err
 }
 
-// largest are the metrics with most series on the latest day, as many as have to be left out so that there is room for the others, and
-// for some more; none if that is too many.
+// largest are the metrics with most series on the latest day, as many as have to be left out so that there is room for
+// the others, and for some more; none if that is too many.
 func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
 	day, err := m.lastDay(ctx, never-1)
 	if err != nil || day < 0 {
@@ -385,8 +387,8 @@ func (m *Memory) lacks(s *shelf, metrics []mapping.UID) bool {
 	return s.lacks(metrics)
 }
 
-// covering returns the shelf that has all that there is to know of the days from one on, but of metrics that it lacks, nil if there is none. Its
-// methods need m.mu.
+// covering returns the shelf that has all that there is to know of the days from one on, but of metrics that it lacks,
+// nil if there is none. Its methods need m.mu.
 func (m *Memory) covering(first Day) *shelf {
 	if m.Refresh > 0 && !m.news.fresh() {
 		return nil

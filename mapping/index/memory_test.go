@@ -217,8 +217,8 @@ func (h *holding) Apply(ctx context.Context, b *store.Batch) error {
 	return nil
 }
 
-// News of dead writers are removed also by a process that reads none, and none before it has seen them for two hours, whatever the
-// clock of their writer says.
+// News of dead writers are removed also by a process that reads none, and none before it has seen them for two hours,
+// whatever the clock of their writer says.
 func TestMemory_RemovesOldNews(t *testing.T) {
 	for name, reads := range map[string]bool{"one that reads them": true, "one that does not": false} {
 		t.Run(name, func(t *testing.T) {

@@ -77,8 +77,8 @@ const (
 	worthUniting = 4
 	// The values of a tagk are judged all, to find their series, if they are so many fewer than the candidates.
 	worthJudging = 8
-	// The values of a label are looked for by postings if they are so many fewer than the candidates: series that have one are
-	// found soon, or not at all.
+	// The values of a label are looked for by postings if they are so many fewer than the candidates: series that have one
+	// are found soon, or not at all.
 	worthMeeting = 64
 )
 
@@ -113,9 +113,9 @@ func (c candidates) contain(list []uint32, f func(number uint32) bool) bool {
 // judgedBytes is what judging a value takes.
 const judgedBytes = 64
 
-// narrow finds series among which are all that pass p: by the metrics and tags whose values are known, the rarest first, and
-// by those that have few enough values to judge them all. For the other tags, and repeated ones, the caller must look at the
-// TSUIDs, and at their days. take is told of memory before it is used.
+// narrow finds series among which are all that pass p: by the metrics and tags whose values are known, the rarest
+// first, and by those that have few enough values to judge them all. For the other tags, and repeated ones, the caller
+// must look at the TSUIDs, and at their days. take is told of memory before it is used.
 func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate, take func(bytes int) error) (candidates, error) {
 	terms, total := m.knownTerms(s, p)
 	if err := take(intersectingBytes(terms)); err != nil {
@@ -160,8 +160,8 @@ func (m *Memory) narrow(ctx context.Context, s *shelf, p *predicate, take func(b
 	return candidates{numbers: found}, nil
 }
 
-// knownTerms are the terms of the metrics and tags of p whose values are known, and how many series there are. What is appended to
-// their lists later does not matter.
+// knownTerms are the terms of the metrics and tags of p whose values are known, and how many series there are. What is
+// appended to their lists later does not matter.
 func (m *Memory) knownTerms(s *shelf, p *predicate) (terms []term, total int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -228,8 +228,8 @@ func (p *predicate) isJudged() bool {
 	return !slices.ContainsFunc(p.tags, func(t *tagTest) bool { return !t.closed && !t.judged })
 }
 
-// match returns those TSUIDs of a page (end to end, each up to its end) that pass, until its next call. It reads the texts of
-// tagvs that it has not judged yet, all at once.
+// match returns those TSUIDs of a page (end to end, each up to its end) that pass, until its next call. It reads the
+// texts of tagvs that it has not judged yet, all at once.
 func (p *predicate) match(ctx context.Context, page []byte, ends []int) ([][]byte, error) {
 	if err := p.judge(ctx, page, ends); err != nil {
 		return nil, err
@@ -308,8 +308,8 @@ func (p *predicate) passes(tsuid []byte) bool {
 
 func (t *tagTest) value(s mapping.Schema, tsuid []byte) mapping.UID { return tagvOf(s, tsuid, t.keys) }
 
-// tagvOf returns the tagv of any of some tagks in a TSUID, 0 if it has none. Of a repeated tagk the last one counts, as in
-// OpenTSDB.
+// tagvOf returns the tagv of any of some tagks in a TSUID, 0 if it has none. Of a repeated tagk the last one counts, as
+// in OpenTSDB.
 func tagvOf(s mapping.Schema, tsuid []byte, keys []mapping.UID) (found mapping.UID) {
 	width := s.PairWidth()
 	for tags := tsuid[min(s.MetricWidth, len(tsuid)):]; len(tags) >= width; tags = tags[width:] {

@@ -11,8 +11,8 @@ import (
 	"github.com/promtsd/promtsd/mapping/uid"
 )
 
-// resolve turns TSUIDs into series with their labels. A TSUID that is malformed, or one of whose UIDs has no name, is left
-// out: there is nothing to call it by.
+// resolve turns TSUIDs into series with their labels. A TSUID that is malformed, or one of whose UIDs has no name, is
+// left out: there is nothing to call it by.
 func (r *Reader) resolve(ctx context.Context, tsuids [][]byte) ([]Series, error) {
 	size := 0
 	for _, tsuid := range tsuids {
@@ -39,8 +39,8 @@ func (r *Reader) resolve(ctx context.Context, tsuids [][]byte) ([]Series, error)
 	return found, nil
 }
 
-// lookUp fills in the labels of the series at some positions, and returns the positions of those that can be called by them.
-// From the others it takes the TSUID away.
+// lookUp fills in the labels of the series at some positions, and returns the positions of those that can be called by
+// them. From the others it takes the TSUID away.
 func (r *Reader) lookUp(ctx context.Context, found []Series, at []int) (named []int, err error) {
 	schema := r.Settings.Schema
 	var (
@@ -76,7 +76,8 @@ func (r *Reader) lookUp(ctx context.Context, found []Series, at []int) (named []
 	return named, nil
 }
 
-// buildLabels makes labels of the texts of a metric and of its tags, key and value in turn. There are none if one is missing.
+// buildLabels makes labels of the texts of a metric and of its tags, key and value in turn. There are none if one is
+// missing.
 func buildLabels(b *labels.ScratchBuilder, texts []uid.Text) (labels.Labels, bool) {
 	if len(texts) == 0 || slices.ContainsFunc(texts, func(t uid.Text) bool { return !t.OK }) {
 		return labels.EmptyLabels(), false

@@ -29,12 +29,12 @@ var (
 type Limits struct {
 	Series int // that match; 0: any number
 
-	// Take is told of memory for what is found, and for what is looked at where that takes memory; below 0 it is given back. Its
-	// error ends the reading. nil: there is no bound.
+	// Take is told of memory for what is found, and for what is looked at where that takes memory; below 0 it is given
+	// back. Its error ends the reading. nil: there is no bound.
 	Take func(bytes int64) error
 
-	// Enough is how many label sets, names or values suffice; 0: all are wanted. The search ends when it has them, whichever they
-	// are, so that there may be some more. Series does not matter where it is no less.
+	// Enough is how many label sets, names or values suffice; 0: all are wanted. The search ends when it has them,
+	// whichever they are, so that there may be some more. Series does not matter where it is no less.
 	Enough int
 }
 
@@ -91,7 +91,8 @@ const (
 	RowKeyRoad Road = "row keys" // in the data table, as the index is not known to be complete
 )
 
-// Result is the answer to a Select. Where enough was found it tells of the series only, and not on which days they were active.
+// Result is the answer to a Select. Where enough was found it tells of the series only, and not on which days they were
+// active.
 type Result struct {
 	Series []Series // sorted by labels, then TSUID
 	// Hours are the base times inside the range at which the series may have samples, ascending: those of the days on
@@ -277,7 +278,8 @@ type selection struct {
 	narrowed   *candidates // among which are all, in memory; nil before it is known
 	road       Road
 
-	// each takes series that match, valid until it returns, and the days of each, if they are known. It may return errEnough.
+	// each takes series that match, valid until it returns, and the days of each, if they are known. It may return
+	// errEnough.
 	each func(ctx context.Context, matched [][]byte, days []Days) error
 	// once says that each series is to be handed on once, whatever rows tell of it.
 	once bool

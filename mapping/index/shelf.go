@@ -70,8 +70,8 @@ func (s *shelf) slot(tsuid []byte) int {
 	return i
 }
 
-// add notes that a series was active on a day. A malformed TSUID is passed over: nothing can be called by it. Beyond max
-// series nothing is added; false says so, but where the metric is left out.
+// add notes that a series was active on a day. A malformed TSUID is passed over: nothing can be called by it. Beyond
+// max series nothing is added; false says so, but where the metric is left out.
 func (s *shelf) add(tsuid []byte, day Day, max int) bool {
 	if int(day) < s.opened {
 		return true
@@ -219,7 +219,8 @@ func (s *shelf) values(dst []mapping.UID, key mapping.UID) []mapping.UID {
 	return dst
 }
 
-// postings are the lists of series by value, of some tagks, or of the metrics where keys is nil, and how many there are.
+// postings are the lists of series by value, of some tagks, or of the metrics where keys is nil, and how many there
+// are.
 func (s *shelf) postings(keys []mapping.UID) (lists []map[mapping.UID][]uint32, n int) {
 	if keys == nil {
 		return []map[mapping.UID][]uint32{s.metrics}, len(s.metrics)

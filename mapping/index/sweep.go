@@ -18,8 +18,8 @@ type newsMark struct {
 // sweepBatch is how many rows one batch deletes.
 const sweepBatch = 1000
 
-// sweep removes rows of all writers, dead ones too, that it has seen for newsAge, and marks those that are there now. Whoever reads
-// news has read them by then, or begins anew.
+// sweep removes rows of all writers, dead ones too, that it has seen for newsAge, and marks those that are there now.
+// Whoever reads news has read them by then, or begins anew.
 func (n *news) sweep(ctx context.Context, now time.Time) error {
 	left := make(map[[8]byte]bool)
 	for start := []byte{newsPrefix}; ; {

@@ -11,9 +11,9 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// activity knows which series are active, which is that samples of them came within the last hour, and bounds how many are. It tells
-// time in periods: so a series is noted once in a period, and not for each of its requests. It is in step with no clock, whose jump
-// would make newcomers of all series. A nil activity has no bound, and knows none.
+// activity knows which series are active, which is that samples of them came within the last hour, and bounds how many
+// are. It tells time in periods: so a series is noted once in a period, and not for each of its requests. It is in step
+// with no clock, whose jump would make newcomers of all series. A nil activity has no bound, and knows none.
 type activity struct {
 	most    int64
 	logger  *slog.Logger
@@ -87,7 +87,8 @@ func (a *activity) expire(now uint32) {
 	a.told.Store(min(a.told.Load(), a.level()))
 }
 
-// admit notes that samples of a series came in a period; false is that it was not active, and one more must not be, unless any is let in.
+// admit notes that samples of a series came in a period; false is that it was not active, and one more must not be,
+// unless any is let in.
 func (a *activity) admit(tsuid string, period uint32, any bool) bool {
 	if a == nil {
 		return true

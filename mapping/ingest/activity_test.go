@@ -25,8 +25,8 @@ func seriesOf(name string, from, to int, at int64) *mapping.WriteRequest {
 	return req
 }
 
-// Beyond --write.max-active-series newcomers are refused, and leave nothing behind; series that are active go on, whether they are in the
-// cache or not, and after an hour others take the place of those that have ended.
+// Beyond --write.max-active-series newcomers are refused, and leave nothing behind; series that are active go on,
+// whether they are in the cache or not, and after an hour others take the place of those that have ended.
 func TestAppend_BoundsActiveSeries(t *testing.T) {
 	for name, road := range map[string]func(*ingest.Config){"direct": func(*ingest.Config) {}, "journal": journalRoad} {
 		for _, cacheSize := range []int{10_000, 1} {

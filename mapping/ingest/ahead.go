@@ -14,15 +14,15 @@ import (
 )
 
 // Of two samples at one instant the later counts, and which is later is told by the times at which requests arrive, in
-// milliseconds, from which cell timestamps are made. Clocks step back, and cell timestamps can run ahead of the clock, when
-// many samples that do not follow their series' latest come in a millisecond. So arrival times never run behind what was given
-// before; and before any are given, a timestamp is reserved that none will exceed until a higher one is. A process
-// begins with the one that it finds:
+// milliseconds, from which cell timestamps are made. Clocks step back, and cell timestamps can run ahead of the clock,
+// when many samples that do not follow their series' latest come in a millisecond. So arrival times never run behind
+// what was given before; and before any are given, a timestamp is reserved that none will exceed until a higher one is.
+// A process begins with the one that it finds:
 //
 //	own table:  row "ahead" | family "p" | qualifier "cells" | value: milliseconds since 1970, 8 bytes
 //
-// It only grows. Where a clock was ahead for a while, by whatever time, all arrive at that time until the clock has come there:
-// they are ordered by cell timestamps all the same.
+// It only grows. Where a clock was ahead for a while, by whatever time, all arrive at that time until the clock has
+// come there: they are ordered by cell timestamps all the same.
 type ahead struct {
 	arrived  atomic.Int64 // the latest arrival
 	reserved atomic.Int64 // no arrival or cell timestamp above it is given
@@ -50,8 +50,8 @@ func (a *Appender) arrive(now int64) int64 {
 	}
 }
 
-// reserve sees to it that requests may arrive at a time, and cells may be stored with it. One request does so in good time, while the
-// others go on.
+// reserve sees to it that requests may arrive at a time, and cells may be stored with it. One request does so in good
+// time, while the others go on.
 func (a *Appender) reserve(ctx context.Context, timestamp int64) error {
 	reserved := a.ahead.reserved.Load()
 	switch needed := timestamp > reserved; {

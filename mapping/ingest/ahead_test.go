@@ -12,8 +12,8 @@ import (
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
-// The clock stands still while samples that do not follow each other drive cell timestamps ahead of it, and moves hardly
-// while promtsd is started again: what comes then still counts over what is there.
+// The clock stands still while samples that do not follow each other drive cell timestamps ahead of it, and moves
+// hardly while promtsd is started again: what comes then still counts over what is there.
 func TestStart_CellTimestampsGoOnAboveThoseGivenBefore(t *testing.T) {
 	for name, change := range map[string]func(*ingest.Config){
 		"direct": func(c *ingest.Config) { c.Alone = true }, "journal": journalRoad,
@@ -46,8 +46,8 @@ func TestStart_CellTimestampsGoOnAboveThoseGivenBefore(t *testing.T) {
 	}
 }
 
-// The clock steps back, and of two samples at one instant the one that was acknowledged later still counts: when it is read from
-// memory, stored, replayed here or by another process, and after a stop.
+// The clock steps back, and of two samples at one instant the one that was acknowledged later still counts: when it is
+// read from memory, stored, replayed here or by another process, and after a stop.
 func TestAppend_LaterSamplesCountThoughTheClockStepsBack(t *testing.T) {
 	for road, change := range map[string]func(*ingest.Config){
 		"direct": func(c *ingest.Config) { c.Alone = true }, "journal": journalRoad,

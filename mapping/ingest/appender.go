@@ -57,9 +57,9 @@ type Config struct {
 }
 
 // Appender writes requests, on one of two roads. The direct road writes a cell for each sample before the request is
-// acknowledged. The journal road (Config.Hold) writes the request as it came into the journal before it is acknowledged,
-// keeps the samples in open rows in memory, where queries find them by Held, and makes one cell of many. It is safe for
-// concurrent use.
+// acknowledged. The journal road (Config.Hold) writes the request as it came into the journal before it is
+// acknowledged, keeps the samples in open rows in memory, where queries find them by Held, and makes one cell of many.
+// It is safe for concurrent use.
 type Appender struct {
 	Config
 	index   index.Writer
@@ -99,9 +99,10 @@ func New(c Config) *Appender {
 	return a
 }
 
-// Append stores the samples of req, and what comes beside them: those of the result are durable and readable when it returns.
-// What can never be stored is refused one by one in the result, and costs the others nothing. An error means that some or none
-// of the request is stored, and that it may be sent again: a sample that is there already is written over with itself.
+// Append stores the samples of req, and what comes beside them: those of the result are durable and readable when it
+// returns. What can never be stored is refused one by one in the result, and costs the others nothing. An error means
+// that some or none of the request is stored, and that it may be sent again: a sample that is there already is written
+// over with itself.
 //
 // Of req nothing is changed but what LabelsOf changes, and nothing is kept.
 func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
@@ -143,7 +144,8 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 	return result, nil
 }
 
-// tellDamage logs now and then that series are refused because the store is damaged: their sender is told, but cannot help it.
+// tellDamage logs now and then that series are refused because the store is damaged: their sender is told, but cannot
+// help it.
 func (a *Appender) tellDamage(result *mapping.WriteResult) {
 	n := result.Refused[mapping.ReasonUIDDamaged]
 	if n == 0 {
@@ -188,8 +190,8 @@ type job struct {
 	keyed   []byte
 }
 
-// key is what the cache knows a series of a request by: its label bytes, or its references by the numbers of their symbols.
-// It is valid until the next call.
+// key is what the cache knows a series of a request by: its label bytes, or its references by the numbers of their
+// symbols. It is valid until the next call.
 func (j *job) key(req *mapping.WriteRequest, series int) []byte {
 	s := &req.Series[series]
 	if s.RefsFrom == s.RefsTo {
@@ -260,7 +262,8 @@ func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, 
 	return a.resolve(ctx, j, req, t, period, result)
 }
 
-// findNext returns the entry of the series at a position, nil if there is none; before is the entry of the series before it.
+// findNext returns the entry of the series at a position, nil if there is none; before is the entry of the series
+// before it.
 func (a *Appender) findNext(j *job, before *entry, req *mapping.WriteRequest, series int) *entry {
 	s := &req.Series[series]
 	if before != nil && s.RefsFrom < s.RefsTo {

@@ -197,7 +197,8 @@ func TestAppend_MetadataThatIsKnownCostsNothing(t *testing.T) {
 	}
 }
 
-// What is acknowledged is there after a kill. A replay writes exemplars over themselves, and brings no old metadata back.
+// What is acknowledged is there after a kill. A replay writes exemplars over themselves, and brings no old metadata
+// back.
 func TestReplay_OfWhatStandsBeside(t *testing.T) {
 	st := storetest.NewMem()
 	db := open(t, st, nil, journalRoad)

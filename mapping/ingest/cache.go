@@ -9,8 +9,8 @@ import (
 )
 
 // cache finds a series by its label bytes. They are compared, not only hashed, so that two series can never be mixed.
-// It holds a bounded number of entries, in bounded memory, and drops, approximately, those not used for longest (CLOCK: a hand
-// goes round and drops the first entry that was not used since it last passed).
+// It holds a bounded number of entries, in bounded memory, and drops, approximately, those not used for longest (CLOCK:
+// a hand goes round and drops the first entry that was not used since it last passed).
 //
 // A series is held under its label bytes with sorted labels and no empty values, and under each other form in which a
 // sender wrote it; the table below sees to it that there is one *series for all.
@@ -129,8 +129,8 @@ func (e *entry) setActive(period uint32) {
 	e.state.Or(period << entryPeriod)
 }
 
-// add puts a series in under some label bytes, which it keeps, and returns the one to use: another with the same TSUID if
-// there is one.
+// add puts a series in under some label bytes, which it keeps, and returns the one to use: another with the same TSUID
+// if there is one.
 func (c *cache) add(hash uint64, raw []byte, new *series) *series {
 	s := c.shardOf(hash)
 	s.mu.Lock()

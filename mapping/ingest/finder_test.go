@@ -10,7 +10,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// Series come in any order, some with the label bytes of another and more; some are not known, some are told by references.
+// Series come in any order, some with the label bytes of another and more; some are not known, some are told by
+// references.
 func TestFinder_FindsWhatTheCacheHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all [][]byte

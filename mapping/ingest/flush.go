@@ -86,8 +86,8 @@ type place struct {
 	base   uint32 // rows of this member before it are done
 }
 
-// take gathers the rows of members from one place on, and returns the place it stopped at. A flush takes what waited when it
-// began: what comes meanwhile is left to the next, where it is of rows that are behind.
+// take gathers the rows of members from one place on, and returns the place it stopped at. A flush takes what waited
+// when it began: what comes meanwhile is left to the next, where it is of rows that are behind.
 func (f *flusher) take(members []*series, from place) (next place) {
 	f.rows, f.keys, f.bytes, f.latest = f.rows[:0], f.keys[:0], 0, 0
 	now := f.a.Now().Unix()
@@ -206,8 +206,9 @@ func (f *flusher) put(key, qualifier []byte, timestamp int64, value []byte) {
 	f.cells++
 }
 
-// mergeRows reads the rows of ended hours that have cells in the store, and makes one of these and the new points. A row that
-// cannot be read is left as it is: its points get a cell of their own, as all rows of the flush would if nothing were merged.
+// mergeRows reads the rows of ended hours that have cells in the store, and makes one of these and the new points. A
+// row that cannot be read is left as it is: its points get a cell of their own, as all rows of the flush would if
+// nothing were merged.
 func (f *flusher) mergeRows(ctx context.Context) error {
 	f.merges = f.merges[:0]
 	for i := range f.rows {
@@ -259,8 +260,8 @@ func (f *flusher) unreadable(row []byte, err error) {
 		"row", hex.EncodeToString(row), "err", err)
 }
 
-// mergeRow makes one cell of a row's and the new points, if that is safe and worth it. Native histograms stay in cells of their
-// own; they count where they share an instant with points.
+// mergeRow makes one cell of a row's and the new points, if that is safe and worth it. Native histograms stay in cells
+// of their own; they count where they share an instant with points.
 func (f *flusher) mergeRow(r *flushRow, row store.Row) bool {
 	f.merger.Reset()
 	f.olds = f.olds[:0]

@@ -16,8 +16,8 @@ import (
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
-// Rows of an ended hour whose cells cannot be read keep them, and get their new points in cells of their own; all others of
-// the flush become one cell as ever.
+// Rows of an ended hour whose cells cannot be read keep them, and get their new points in cells of their own; all
+// others of the flush become one cell as ever.
 func TestFlush_UnreadableRowHoldsUpNoOther(t *testing.T) {
 	const hosts, unreadable = 40, 3
 	registry, log := prometheus.NewRegistry(), new(strings.Builder)

@@ -35,8 +35,8 @@ func (j *job) takeHistogram(
 // offsetOf is the offset of a time in its row.
 func offsetOf(at int64) uint32 { return uint32(at % mapping.HourMs) }
 
-// eachHistogram calls f with each of a request's histograms that is accepted: its place in the list of series, its time, and what
-// cells hold, which is valid until f returns.
+// eachHistogram calls f with each of a request's histograms that is accepted: its place in the list of series, its
+// time, and what cells hold, which is valid until f returns.
 func (j *job) eachHistogram(
 	req *mapping.WriteRequest, t terms, result *mapping.WriteResult, f func(series int, at int64, stored []byte),
 ) {
@@ -78,8 +78,8 @@ func (a *Appender) placeHistograms(
 	return grown, repeats
 }
 
-// directHistograms adds the cells of a request's histograms to the batch, and the index rows that are missing. It returns the
-// latest cell timestamp given.
+// directHistograms adds the cells of a request's histograms to the batch, and the index rows that are missing. It
+// returns the latest cell timestamp given.
 func (a *Appender) directHistograms(
 	j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult,
 ) (given int64) {

@@ -82,8 +82,8 @@ type bucket struct {
 // memberBytes is what a bucket's list takes of memory for a series: it grows by a quarter or more.
 const memberBytes = 12
 
-// note lists a series with a row whose oldest waiting sample is of a journal entry, and says by how many bytes the list grew. s
-// must be locked.
+// note lists a series with a row whose oldest waiting sample is of a journal entry, and says by how many bytes the list
+// grew. s must be locked.
 func (b *bucket) note(s *series, w waiting) (grown int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -263,7 +263,8 @@ func (a *Appender) placeSeries(
 	return grown, repeats, refused
 }
 
-// note lists a series that has samples of a journal entry to be flushed, and says by how many bytes that takes. s must be locked.
+// note lists a series that has samples of a journal entry to be flushed, and says by how many bytes that takes. s must
+// be locked.
 func (a *Appender) note(s *series, w waiting) (grown int) {
 	if s.bucket == 0 {
 		s.bucket = uint16(a.bucketOf(s)) + 1
@@ -271,10 +272,10 @@ func (a *Appender) note(s *series, w waiting) (grown int) {
 	return a.buckets[s.bucket-1].note(s, w)
 }
 
-// Held calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID that
-// is known here, by its position, and each of its hours from one base time to another, both included. points is a point
-// list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. The hours of a TSUID come in ascending order. Whoever asks here first and reads
-// the data table then misses nothing. There are no warnings.
+// Held calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID
+// that is known here, by its position, and each of its hours from one base time to another, both included. points is a
+// point list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. The hours of a TSUID come in
+// ascending order. Whoever asks here first and reads the data table then misses nothing. There are no warnings.
 func (a *Appender) Held(
 	_ context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte),
 ) (warnings []error) {
@@ -315,8 +316,8 @@ func (a *Appender) waiting() waiting {
 	return lowest
 }
 
-// OldestHeld is the lowest base time that Held may find points of; math.MaxUint32: there are none. What was acknowledged before
-// the call, and is older, is in the data table.
+// OldestHeld is the lowest base time that Held may find points of; math.MaxUint32: there are none. What was
+// acknowledged before the call, and is older, is in the data table.
 func (a *Appender) OldestHeld() uint32 { return a.waiting().base }
 
 // flushEarly wakes the flusher before its time.

@@ -107,8 +107,8 @@ func TestOldestHeld_FollowsWhatWaits(t *testing.T) {
 	}
 }
 
-// Whatever is flushed, merged, lost by a kill and replayed, whatever repeats and contradicts itself: what is read is what
-// was acknowledged, and of two samples at one instant the later.
+// Whatever is flushed, merged, lost by a kill and replayed, whatever repeats and contradicts itself: what is read is
+// what was acknowledged, and of two samples at one instant the later.
 func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		st := storetest.NewMem()

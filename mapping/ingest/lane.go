@@ -9,9 +9,10 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// Flushes run in lanes: bucket i belongs to lane i % lanes, and the buckets of a lane are flushed one after the other. With
-// salt a lane has the series of one salt bucket, or of a few, so that a region that does not answer holds up the lane
-// whose rows it has, for as long as the store tries, and no other. Without salt nothing is known of where rows are.
+// Flushes run in lanes: bucket i belongs to lane i % lanes, and the buckets of a lane are flushed one after the other.
+// With salt a lane has the series of one salt bucket, or of a few, so that a region that does not answer holds up the
+// lane whose rows it has, for as long as the store tries, and no other. Without salt nothing is known of where rows
+// are.
 const (
 	unsaltedLanes = 4
 	maxLanes      = 16

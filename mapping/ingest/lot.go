@@ -8,10 +8,10 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// lot is up to 32 series that came first in the same request, one after the other. They come together again and again, so
-// one lock is taken for all, and their samples go into one piece of memory at first: the memory of each series is far from
-// that of the others, and to wait for it is most of what placing a sample there costs. The samples get there, several at a
-// time, when the piece is full, and before anyone looks at one of the series.
+// lot is up to 32 series that came first in the same request, one after the other. They come together again and again,
+// so one lock is taken for all, and their samples go into one piece of memory at first: the memory of each series is
+// far from that of the others, and to wait for it is most of what placing a sample there costs. The samples get there,
+// several at a time, when the piece is full, and before anyone looks at one of the series.
 type lot struct {
 	mu      sync.Mutex
 	table   *table
@@ -34,7 +34,8 @@ type seatOf struct {
 	number uint8
 }
 
-// What is staged is one of these after the other; the first is always an arrival, which counts for the points that follow:
+// What is staged is one of these after the other; the first is always an arrival, which counts for the points that
+// follow:
 //
 //	+--------------------+----------------------+        +-------------------+-----------------------------+
 //	| arrival: 0xff, 1   | ms since 1970, 8     |   or   | number of seat, 1 | point (mapping.AppendPoint) |
@@ -63,8 +64,8 @@ func (l *lot) unlock() {
 	}
 }
 
-// stage takes samples of the series on a seat, up to the first that is not just the next one of the current row, and says
-// how many. l must be locked.
+// stage takes samples of the series on a seat, up to the first that is not just the next one of the current row, and
+// says how many. l must be locked.
 func (l *lot) stage(number uint8, samples []mapping.Sample, t *terms) (taken int) {
 	s := &l.seats[number]
 	if s.series == nil {
@@ -119,8 +120,8 @@ func (l *lot) settle() {
 	l.table.held.Add(int64(grown))
 }
 
-// warm reads what settle will touch of the series: so the waits for memory overlap, instead of standing in a row. The sum
-// is there for the compiler, which would else find the reading useless.
+// warm reads what settle will touch of the series: so the waits for memory overlap, instead of standing in a row. The
+// sum is there for the compiler, which would else find the reading useless.
 func (l *lot) warm() {
 	for i := range l.seats {
 		if s := l.seats[i].series; s != nil {
@@ -141,8 +142,8 @@ func (s *series) unlock() {
 	s.lot.mu.Unlock()
 }
 
-// sit fills the seat of a series in, after what it says may have changed. Samples can be staged if the bucket lists the series
-// because of its current row, and the index finds it. s must be locked, with nothing staged.
+// sit fills the seat of a series in, after what it says may have changed. Samples can be staged if the bucket lists the
+// series because of its current row, and the index finds it. s must be locked, with nothing staged.
 func (s *series) sit() {
 	r := &s.current
 	if r.open && r.indexed && r.waiting() {

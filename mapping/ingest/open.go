@@ -25,16 +25,16 @@ const (
 	firstPoints = 64 // bytes that a row begins with: five points or more
 	// maxPointBytes bounds a cell: some 3,000 points.
 	maxPointBytes = 32 << 10
-	// maxRepeatBytes bounds the rows in which repeats are looked for, as the whole row is gone through: some 800 points. In a
-	// longer one a repeat takes memory until the next flush.
+	// maxRepeatBytes bounds the rows in which repeats are looked for, as the whole row is gone through: some 800 points.
+	// In a longer one a repeat takes memory until the next flush.
 	maxRepeatBytes = 8 << 10
 )
 
 // waiting says whether there are points that no flush has taken yet.
 func (r *openRow) waiting() bool { return len(r.points) > r.flushing }
 
-// add appends a point, unless it repeats the latest one at its instant exactly; repeat says that it does. grown is by how
-// many bytes the memory of the row grew.
+// add appends a point, unless it repeats the latest one at its instant exactly; repeat says that it does. grown is by
+// how many bytes the memory of the row grew.
 func (r *openRow) add(offsetMs uint32, v float64) (grown int, repeat bool) {
 	if len(r.points) > 0 && offsetMs <= r.last {
 		var buf [mapping.MaxPointBytes]byte
@@ -92,8 +92,8 @@ func (r *openRow) settle() {
 // pending says whether there is anything to flush, or to merge when the hour has ended.
 func (r *openRow) pending() bool { return len(r.points) > 0 || r.cells > 1 }
 
-// openRow returns the row of a base time, and opens it if need be. startBase is the hour in which promtsd started: the row may
-// have cells from before. grown is by how many bytes the memory of the series grew.
+// openRow returns the row of a base time, and opens it if need be. startBase is the hour in which promtsd started: the
+// row may have cells from before. grown is by how many bytes the memory of the series grew.
 func (s *series) openRow(base, startBase uint32) (row *openRow, grown int) {
 	c := &s.current
 	switch {

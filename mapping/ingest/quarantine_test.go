@@ -73,7 +73,8 @@ type newer struct{}
 
 func (newer) Decode(byte, []byte, *mapping.WriteRequest) error { return mapping.ErrNewer }
 
-// Whatever is wrong with one entry, the others are stored, promtsd starts, and the entry is kept until it can be replayed.
+// Whatever is wrong with one entry, the others are stored, promtsd starts, and the entry is kept until it can be
+// replayed.
 func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 	for _, c := range []struct {
 		name  string

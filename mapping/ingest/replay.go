@@ -15,8 +15,8 @@ import (
 
 // Decoder reads bodies that requests came with, one at a time.
 type Decoder interface {
-	// Decode fills req from a body, whose memory and the decoder's it uses until the next call. mapping.ErrNewer says that the form is
-	// not known.
+	// Decode fills req from a body, whose memory and the decoder's it uses until the next call. mapping.ErrNewer says that
+	// the form is not known.
 	Decode(form byte, body []byte, req *mapping.WriteRequest) error
 }
 

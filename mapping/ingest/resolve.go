@@ -126,8 +126,8 @@ func (n *nameList) add(kind mapping.Kind, text string) int {
 	return i
 }
 
-// slab holds the keys of a request's new series one behind the other, so that they are read at little cost when they come
-// together again. Its pieces are small, because each stays in memory as long as any series of it is known.
+// slab holds the keys of a request's new series one behind the other, so that they are read at little cost when they
+// come together again. Its pieces are small, because each stays in memory as long as any series of it is known.
 type slab struct {
 	left int // bytes that are expected to be kept
 	rest []byte
@@ -196,7 +196,8 @@ func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]labe
 	return ls, "", nil
 }
 
-// newDraft lists the names of a series, whose label bytes have about that size. Where it has no metric name, or no other label, a reserved name stands in.
+// newDraft lists the names of a series, whose label bytes have about that size. Where it has no metric name, or no
+// other label, a reserved name stands in.
 func newDraft(position int, ls []label, size int, names *nameList) draft {
 	d := draft{position: position, metric: -1, sorted: make([]byte, 0, size), tags: make([][2]int, 0, len(ls))}
 	for _, l := range ls {

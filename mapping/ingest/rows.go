@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// rowList is the rows of one series, ascending by base time. It is cut into pieces, so that a row can be put in anywhere at
-// little cost, however many there are: who sends years of a series, newest first, opens a row for each hour.
+// rowList is the rows of one series, ascending by base time. It is cut into pieces, so that a row can be put in
+// anywhere at little cost, however many there are: who sends years of a series, newest first, opens a row for each
+// hour.
 type rowList struct {
 	pieces [][]*openRow // none is empty
 }

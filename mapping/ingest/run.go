@@ -12,8 +12,8 @@ import (
 	"github.com/promtsd/promtsd/mapping/journal"
 )
 
-// Start takes over the journals that writers left behind, and on the journal road opens a journal of its own and begins to
-// flush. It returns when the Appender takes requests and everything acknowledged before can be read. ctx bounds the
+// Start takes over the journals that writers left behind, and on the journal road opens a journal of its own and begins
+// to flush. It returns when the Appender takes requests and everything acknowledged before can be read. ctx bounds the
 // start only.
 func (a *Appender) Start(ctx context.Context) error {
 	if err := a.startAhead(ctx); err != nil {
@@ -74,8 +74,8 @@ func (a *Appender) Writer() journal.ID {
 // leaveTime is how long it may take to leave the journal to others, when the time for flushing is over.
 const leaveTime = 2 * time.Second
 
-// Close flushes what is held, as far as ctx allows, and gives the journal up. Appends must have ended. What is not flushed stays
-// in the journal, which the next start, or another promtsd at once, takes over. An error is the store's.
+// Close flushes what is held, as far as ctx allows, and gives the journal up. Appends must have ended. What is not
+// flushed stays in the journal, which the next start, or another promtsd at once, takes over. An error is the store's.
 func (a *Appender) Close(ctx context.Context) error {
 	if a.stop == nil {
 		return nil
@@ -157,8 +157,8 @@ func (a *Appender) leases(ctx context.Context) ([]journal.Lease, error) {
 	return journal.Leases(ctx, a.Store, a.Settings.Tables)
 }
 
-// takeOverAll takes over the journals of all writers that were there before this one and are dead, and waits until it is
-// clear which are.
+// takeOverAll takes over the journals of all writers that were there before this one and are dead, and waits until it
+// is clear which are.
 func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id journal.ID) error {
 	before, err := a.leases(ctx)
 	if err != nil {
@@ -216,8 +216,8 @@ func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 	return a.replayOrphans(ctx)
 }
 
-// orphansAfter is how many lease times pass between two looks for entries without a lease. After a journal was taken over it is
-// one: what its writer had under way comes in then.
+// orphansAfter is how many lease times pass between two looks for entries without a lease. After a journal was taken
+// over it is one: what its writer had under way comes in then.
 const orphansAfter = 20
 
 // takeOverDead takes over the journals of writers that die, and replays entries without a lease.
@@ -268,8 +268,8 @@ func (a *Appender) replayOrphans(ctx context.Context) error {
 	return err
 }
 
-// apart is an Appender for a replay whose samples are not to be mixed with what comes meanwhile: they get cells of their own,
-// with the times at which they came. It uses a quarter of the memory that this one may.
+// apart is an Appender for a replay whose samples are not to be mixed with what comes meanwhile: they get cells of
+// their own, with the times at which they came. It uses a quarter of the memory that this one may.
 func (a *Appender) apart() *Appender {
 	c := a.Config
 	c.Registerer = nil

@@ -74,7 +74,8 @@ func TestSetIndexed_RemembersTheLatestDaysAndNoOthers(t *testing.T) {
 	})
 }
 
-// The first of the two has what every sample touches; memory comes in such pieces only if the size is a multiple of one.
+// The first of the two has what every sample touches; memory comes in such pieces only if the size is a multiple of
+// one.
 func TestSeries_TakesTwoCacheLines(t *testing.T) {
 	var s series
 	if size, first := unsafe.Sizeof(s), unsafe.Offsetof(s.arrived); size != 128 || first != 64 {

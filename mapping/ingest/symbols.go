@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// symbols numbers the symbols of remote write 2.0, so that a series is known again by a few numbers, and its label bytes
-// need not be made to compare them. Each request brings its own list of symbols, in an order of its own.
+// symbols numbers the symbols of remote write 2.0, so that a series is known again by a few numbers, and its label
+// bytes need not be made to compare them. Each request brings its own list of symbols, in an order of its own.
 //
-// When they are too many, which takes long if most of them stay the same, the numbers begin anew, and with them an epoch:
-// numbers mean symbols only together with it.
+// When they are too many, which takes long if most of them stay the same, the numbers begin anew, and with them an
+// epoch: numbers mean symbols only together with it.
 type symbols struct {
 	most int // symbols of an epoch; its bytes are bounded by 64 for each of these
 

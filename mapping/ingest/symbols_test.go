@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever lists come, and however often the numbers begin anew: two series have one key only if they have the same labels.
+// Whatever lists come, and however often the numbers begin anew: two series have one key only if they have the same
+// labels.
 func TestSymbols_KeysTellSeriesApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &symbols{most: rapid.IntRange(1, 8).Draw(t, "most"), numbers: map[string]uint32{}}

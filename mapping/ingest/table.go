@@ -21,7 +21,8 @@ type tableShard struct {
 	series map[string]*series
 }
 
-// seriesBytes is what a series takes of memory without its TSUID and its rows, but with its places in a table and in a lot.
+// seriesBytes is what a series takes of memory without its TSUID and its rows, but with its places in a table and in a
+// lot.
 const seriesBytes = int(unsafe.Sizeof(series{})+unsafe.Sizeof(lot{})/neighbours) + 40
 
 func (s *series) bytes() int { return seriesBytes + len(s.tsuid) }

@@ -42,8 +42,8 @@ func nextLife(t *testing.T, st store.Store) map[string]map[int64]float64 {
 	return found
 }
 
-// A writer lives on while others take its journal for that of a dead one, again and again: as with clocks that stand still, or
-// flags that differ. Whatever it acknowledges is there in the next life.
+// A writer lives on while others take its journal for that of a dead one, again and again: as with clocks that stand
+// still, or flags that differ. Whatever it acknowledges is there in the next life.
 func TestTakeOver_OfALivingWriterLosesNothing(t *testing.T) {
 	st := storetest.NewMem()
 	living := open(t, st, nil, shared(time.Hour)) // its lease is good by its own clock all the time

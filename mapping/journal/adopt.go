@@ -13,9 +13,9 @@ import (
 
 // Replayer takes the entries of a journal that is taken over.
 type Replayer interface {
-	// Replay takes one entry, which is its own until it returns. Entries are replayed several at a time: what depends on the order
-	// in which they were written is done between turn.Wait and turn.Pass. An *EntryError says that the entry is at fault: what can
-	// be taken of it was.
+	// Replay takes one entry, which is its own until it returns. Entries are replayed several at a time: what depends on
+	// the order in which they were written is done between turn.Wait and turn.Pass. An *EntryError says that the entry is
+	// at fault: what can be taken of it was.
 	Replay(ctx context.Context, e *Entry, turn *Turn) error
 	// Full says that Finish is to be called before more entries are taken. It may be called while entries are replayed.
 	Full() bool
@@ -32,14 +32,15 @@ type Adopted struct {
 	Quarantined int // entries that could not be replayed
 }
 
-// Adopt takes the journal of another writer over: its entries go to r, and when their samples are in the data table, they
-// and the lease are removed. ok is false if the lease has changed: its holder is alive, or someone else took it over; those
-// who may try at the same time must be different holders. An error leaves the journal for the next who tries; replaying
-// entries twice changes nothing. The caller thinks that the lease has run out, or that its holder is dead: if it lives it
-// acknowledges nothing more. progress is told at the beginning, and from time to time, how far it is.
+// Adopt takes the journal of another writer over: its entries go to r, and when their samples are in the data table,
+// they and the lease are removed. ok is false if the lease has changed: its holder is alive, or someone else took it
+// over; those who may try at the same time must be different holders. An error leaves the journal for the next who
+// tries; replaying entries twice changes nothing. The caller thinks that the lease has run out, or that its holder is
+// dead: if it lives it acknowledges nothing more. progress is told at the beginning, and from time to time, how far it
+// is.
 //
-// What comes into the journal late, by a put that was long on its way, is not touched: it is an orphan when the lease is
-// gone, see ReplayOrphans.
+// What comes into the journal late, by a put that was long on its way, is not touched: it is an orphan when the lease
+// is gone, see ReplayOrphans.
 func Adopt(
 	ctx context.Context, c Config, l Lease, holder ID, r Replayer, progress func(Adopted),
 ) (done Adopted, ok bool, err error) {
@@ -102,8 +103,8 @@ func (a *adoption) renew(ctx context.Context, frontier uint64) error {
 	return nil
 }
 
-// hold renews the lease until stop is closed. If it is lost, lost is called. Without a renewal for a term it may be lost,
-// unless no other process can have the store open: then the replay ends, as it would be made twice.
+// hold renews the lease until stop is closed. If it is lost, lost is called. Without a renewal for a term it may be
+// lost, unless no other process can have the store open: then the replay ends, as it would be made twice.
 func (a *adoption) hold(stop chan struct{}, lost context.CancelCauseFunc) {
 	tick := time.NewTicker(max(a.Term/4, time.Millisecond))
 	defer tick.Stop()
@@ -132,8 +133,8 @@ func (a *adoption) hold(stop chan struct{}, lost context.CancelCauseFunc) {
 }
 
 // checkpoint makes what has been read durable in the data table, records that in the lease, and deletes it. Nothing is
-// stored that was read after somebody else may have begun to delete: without a part of the entries, the rest would bring back
-// values that the part replaced. For the same reason the frontier is recorded before entries are deleted.
+// stored that was read after somebody else may have begun to delete: without a part of the entries, the rest would
+// bring back values that the part replaced. For the same reason the frontier is recorded before entries are deleted.
 func (a *adoption) checkpoint(ctx context.Context) error {
 	if !a.Alone {
 		now, err := Lease{Writer: a.writer}.read(ctx, a.Store, a.Tables)
@@ -173,8 +174,8 @@ func deleteRow(b *store.Batch, table string, row store.Row) {
 	}
 }
 
-// replay hands the entries from a number on to the replayer. Those below the frontier are in the data table already: the writer
-// died before it had deleted them.
+// replay hands the entries from a number on to the replayer. Those below the frontier are in the data table already:
+// the writer died before it had deleted them.
 func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopted)) (done Adopted, err error) {
 	rows := rowReplay{Config: &a.Config}
 	last, err := rows.last(ctx, a.writer, from)

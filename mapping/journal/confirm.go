@@ -8,10 +8,10 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// Confirm says whether the lease is this writer's, in the store, at a moment after the call began. It must be asked between
-// making an entry durable and acknowledging it: who takes the journal over does so later then, and finds the entry. It asks
-// no clock; those who ask at the same time share one look into the store. Where no other process can have the store open
-// the lease cannot be another's.
+// Confirm says whether the lease is this writer's, in the store, at a moment after the call began. It must be asked
+// between making an entry durable and acknowledging it: who takes the journal over does so later then, and finds the
+// entry. It asks no clock; those who ask at the same time share one look into the store. Where no other process can
+// have the store open the lease cannot be another's.
 func (w *Writer) Confirm(ctx context.Context) error {
 	if w.Alone {
 		return w.Check()

@@ -40,8 +40,8 @@ type Entry struct {
 	MaxLabelName     int
 	MaxLabelValue    int
 
-	// UIDsDamaged says that series were refused because cells of the UID table could not be read, and their sender was told:
-	// then a replay that meets such need not mind.
+	// UIDsDamaged says that series were refused because cells of the UID table could not be read, and their sender was
+	// told: then a replay that meets such need not mind.
 	UIDsDamaged bool
 
 	Body []byte // as it came

@@ -15,7 +15,8 @@ func FormatEntryKey(row []byte) (text string, ok bool) {
 	return fmt.Sprintf("entry %d of %v", binary.BigEndian.Uint64(row[8:]), ID(binary.BigEndian.Uint64(row))), true
 }
 
-// FormatKey writes the key of a row of promtsd's own table that is the journal's for people; ok is false for any other row.
+// FormatKey writes the key of a row of promtsd's own table that is the journal's for people; ok is false for any other
+// row.
 //
 //	lease of 0123456789abcdef
 //	quarantined entry 17 of 0123456789abcdef

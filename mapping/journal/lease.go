@@ -20,8 +20,8 @@ import (
 var ErrLost = fmt.Errorf("%w: the lease of this writer is lost", store.ErrUnavailable)
 
 // Lease is what a writer says of itself in the store. It is changed by compare-and-set only, and must be changed within
-// the time that it says itself; whoever sees it unchanged for longer may take the writer's journal over, which is such a
-// change too. So no clocks are compared, and of several who want a journal one gets it.
+// the time that it says itself; whoever sees it unchanged for longer may take the writer's journal over, which is such
+// a change too. So no clocks are compared, and of several who want a journal one gets it.
 //
 // Whether it was right to take a journal over is no question of safety: the writer that lives on learns of it before it
 // acknowledges anything more, see Writer.Confirm.
@@ -52,8 +52,8 @@ var leaseQualifier = []byte("lease")
 
 func leaseRow(id ID) []byte { return binary.BigEndian.AppendUint64([]byte{leasePrefix}, uint64(id)) }
 
-// Leases reads all leases in the store, in order of their writers. The error of one that cannot be read, mapping.ErrCorrupt, comes
-// with all others.
+// Leases reads all leases in the store, in order of their writers. The error of one that cannot be read,
+// mapping.ErrCorrupt, comes with all others.
 func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease, error) {
 	var out []Lease
 	var unreadable error
@@ -71,8 +71,9 @@ func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease
 	return out, unreadable
 }
 
-// RemoveUnreadableLeases removes leases that cannot be read, for which Leases returns mapping.ErrCorrupt. The entries of their
-// writers then have no lease, and are replayed as such (see ReplayOrphans); a writer that lives begins a new journal.
+// RemoveUnreadableLeases removes leases that cannot be read, for which Leases returns mapping.ErrCorrupt. The entries
+// of their writers then have no lease, and are replayed as such (see ReplayOrphans); a writer that lives begins a new
+// journal.
 func RemoveUnreadableLeases(ctx context.Context, c Config) error {
 	scan := store.Scan{Table: c.Tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix}, Stop: []byte{leasePrefix + 1}}}}
 	for row, err := range c.Store.Scan(ctx, scan) {
@@ -108,8 +109,8 @@ func parseLease(row store.Row) (Lease, error) {
 	return l, nil
 }
 
-// change replaces the lease by next, if it still is what it was when it was read, or what an earlier change for the same
-// holder made of it; ok says so.
+// change replaces the lease by next, if it still is what it was when it was read, or what an earlier change for the
+// same holder made of it; ok says so.
 func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables, next Lease) (now Lease, ok bool, err error) {
 	next.Beat, next.Frontier, next.Swept = l.Beat+1, max(next.Frontier, l.Frontier), max(next.Swept, l.Swept)
 	if next.raw, err = json.Marshal(next); err != nil {
@@ -123,8 +124,8 @@ func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables
 	if err == nil && done[0] {
 		return next, true, nil
 	}
-	// It may have taken effect in spite of an error; and so may earlier ones of the same holder, which then stand in the way of
-	// this one.
+	// It may have taken effect in spite of an error; and so may earlier ones of the same holder, which then stand in the
+	// way of this one.
 	found, readErr := next.read(ctx, st, tables)
 	switch {
 	case readErr != nil:
@@ -171,8 +172,8 @@ type sighting struct {
 	since time.Time
 }
 
-// Expired returns those of the leases that have not changed for longer than they say, or than otherwise, where they do not
-// say; now is a monotonic clock's.
+// Expired returns those of the leases that have not changed for longer than they say, or than otherwise, where they do
+// not say; now is a monotonic clock's.
 func (w *Watch) Expired(leases []Lease, now time.Time, otherwise time.Duration) []Lease {
 	next := make(map[ID]sighting, len(leases))
 	var out []Lease

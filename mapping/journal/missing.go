@@ -64,9 +64,9 @@ func (q *Quarantine) look(ctx context.Context) ([]Quarantined, error) {
 	return entries, err
 }
 
-// Missing says why an answer may lack samples if its range begins at mint (milliseconds since 1970): the samples of an entry
-// in quarantine are not known, but none is later than it could be when its request came. Whoever has looked for a lease of
-// the entry's writer, and asks here then, does not miss it.
+// Missing says why an answer may lack samples if its range begins at mint (milliseconds since 1970): the samples of an
+// entry in quarantine are not known, but none is later than it could be when its request came. Whoever has looked for a
+// lease of the entry's writer, and asks here then, does not miss it.
 func (q *Quarantine) Missing(ctx context.Context, mint int64) []error {
 	entries, err := q.look(ctx)
 	if err != nil {

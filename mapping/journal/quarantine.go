@@ -142,8 +142,8 @@ func InQuarantine(ctx context.Context, st store.Store, tables catalog.Tables) ([
 	return out, nil
 }
 
-// quarantinedRow reads the row of an entry in quarantine, and hands its cells to f: those of the entry, and what is known
-// of it. ok is false if there is none.
+// quarantinedRow reads the row of an entry in quarantine, and hands its cells to f: those of the entry, and what is
+// known of it. ok is false if there is none.
 func quarantinedRow(
 	ctx context.Context, st store.Store, tables catalog.Tables, writer ID, number uint64,
 	f func(q Quarantined, cells []store.Cell, about store.Cell) error,
@@ -168,8 +168,8 @@ func quarantinedRow(
 	return false, nil
 }
 
-// Retry replays an entry that is in quarantine. When its samples are in the data table it is removed. If it is still the
-// entry that is at fault, the error is an *EntryError, which is noted. ok is false if there is no such entry.
+// Retry replays an entry that is in quarantine. When its samples are in the data table it is removed. If it is still
+// the entry that is at fault, the error is an *EntryError, which is noted. ok is false if there is no such entry.
 func Retry(ctx context.Context, c Config, writer ID, number uint64, r Replayer) (ok bool, err error) {
 	return quarantinedRow(ctx, c.Store, c.Tables, writer, number, func(q Quarantined, cells []store.Cell, about store.Cell) error {
 		value, err := join(nil, cells)

@@ -17,13 +17,15 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// What is replayed at a time. Most of a replay is looking for UIDs and writing index rows, which on HBase is waiting for answers.
+// What is replayed at a time. Most of a replay is looking for UIDs and writing index rows, which on HBase is waiting
+// for answers.
 const (
 	replayedAtOnce = 8       // entries
 	replayedBytes  = 8 << 20 // bytes of their values; an entry that has more is replayed alone
 )
 
-// Turn is when an entry may be placed: after those that were written before it. The zero value is that of an entry by itself.
+// Turn is when an entry may be placed: after those that were written before it. The zero value is that of an entry by
+// itself.
 type Turn struct {
 	before <-chan struct{} // closed by the entry before
 	passed chan struct{}
@@ -43,7 +45,8 @@ func (t *Turn) Wait(ctx context.Context) error {
 	}
 }
 
-// Pass lets the next entry have its turn. It may be called after Wait only, and by one goroutine; the second time it does nothing.
+// Pass lets the next entry have its turn. It may be called after Wait only, and by one goroutine; the second time it
+// does nothing.
 func (t *Turn) Pass() {
 	if t.passed != nil && !t.done {
 		t.done = true
@@ -82,8 +85,8 @@ func (r *rowReplay) concurrent(ctx context.Context, to Replayer) *concurrentRepl
 	return s
 }
 
-// begin begins to replay a row, which is only valid until it returns, after those that were given before. An error is of one of
-// these: no row after it is placed.
+// begin begins to replay a row, which is only valid until it returns, after those that were given before. An error is
+// of one of these: no row after it is placed.
 func (s *concurrentReplay) begin(row store.Row) error {
 	row = row.Clone()
 	size := int64(0)
@@ -173,8 +176,8 @@ func (r *rowReplay) scan(ctx context.Context, writer ID, from uint64) iter.Seq2[
 	}
 }
 
-// last is the number of the last entry of a writer; without one from a number on, the number before it. It takes some looks, each at
-// one entry.
+// last is the number of the last entry of a writer; without one from a number on, the number before it. It takes some
+// looks, each at one entry.
 func (r *rowReplay) last(ctx context.Context, writer ID, from uint64) (uint64, error) {
 	below, beyond := max(from, 1)-1, uint64(math.MaxUint64) // there are entries up to below, and none from beyond on
 	for step := uint64(1); below+1 < beyond; step *= 2 {

@@ -277,8 +277,8 @@ func TestEntries_AreDeletedWhateverTheClocks(t *testing.T) {
 	}
 }
 
-// A takeover that was taken over itself has read a part of the entries, perhaps, and others were deleted meanwhile: it stores
-// and deletes nothing more.
+// A takeover that was taken over itself has read a part of the entries, perhaps, and others were deleted meanwhile: it
+// stores and deletes nothing more.
 func TestAdopt_EndsWhenItIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		late     bool // it is taken over after it has begun to store
@@ -314,7 +314,8 @@ func TestAdopt_EndsWhenItIsTakenOver(t *testing.T) {
 	}
 }
 
-// What is stored of a journal is recorded and deleted while the rest is read: the next one who tries goes on from there.
+// What is stored of a journal is recorded and deleted while the rest is read: the next one who tries goes on from
+// there.
 func TestAdopt_GoesOnWhereAnotherEnded(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
@@ -371,7 +372,8 @@ func TestAdopt_DeletesWhatTheWriterDidNot(t *testing.T) {
 	}
 }
 
-// Where no other process can have the store open, a lease that cannot be written for a while, on a disk that hangs, is not lost.
+// Where no other process can have the store open, a lease that cannot be written for a while, on a disk that hangs, is
+// not lost.
 func TestAdopt_AloneWaitsForALeaseThatCannotBeWritten(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		inner := newStore(t)

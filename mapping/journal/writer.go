@@ -108,8 +108,8 @@ func (w *Writer) renew(ctx context.Context, frontier uint64) error {
 // lose notes that the journal is not this writer's any more.
 func (w *Writer) lose() { w.losing.Do(func() { close(w.lost) }) }
 
-// Check says whether the lease seems to be good, by what is known here. It refuses early, and cheaply, what Confirm would
-// refuse.
+// Check says whether the lease seems to be good, by what is known here. It refuses early, and cheaply, what Confirm
+// would refuse.
 func (w *Writer) Check() error {
 	select {
 	case <-w.lost:
@@ -205,8 +205,8 @@ func (w *Writer) Oldest() uint64 {
 	return oldest
 }
 
-// Keep renews the lease, records the frontier in it, and deletes the entries below, until ctx ends or the lease is lost;
-// the latter is ErrLost. frontier is asked for the number below which all samples are in the data table.
+// Keep renews the lease, records the frontier in it, and deletes the entries below, until ctx ends or the lease is
+// lost; the latter is ErrLost. frontier is asked for the number below which all samples are in the data table.
 func (w *Writer) Keep(ctx context.Context, frontier func() uint64) error {
 	tick := time.NewTicker(w.Term / 4)
 	defer tick.Stop()
@@ -277,8 +277,8 @@ func (w *Writer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Leave leaves the journal to whoever takes it over: samples of entries from the frontier on are not in the data table. Keep must
-// have returned, and nothing is acknowledged any more.
+// Leave leaves the journal to whoever takes it over: samples of entries from the frontier on are not in the data table.
+// Keep must have returned, and nothing is acknowledged any more.
 func (w *Writer) Leave(ctx context.Context, frontier uint64) error {
 	w.looks.running.Wait()
 	select {
@@ -302,8 +302,8 @@ func (w *Writer) Leave(ctx context.Context, frontier uint64) error {
 const (
 	// deletedAtOnce is how many entries one batch deletes.
 	deletedAtOnce = 1000
-	// everAfter is the timestamp that entries are deleted with, by their numbers: whatever clock has stamped them. They are
-	// never written again.
+	// everAfter is the timestamp that entries are deleted with, by their numbers: whatever clock has stamped them. They
+	// are never written again.
 	everAfter = math.MaxInt64 - 1
 )
 

@@ -23,9 +23,9 @@ import "encoding/binary"
 //	order:  | 0 | radix | unit | patches | unary | folded | order: 2 bits |
 //
 // The second byte is the width. Slope is there for line and deltaOfDelta only; radix, unit and patches where their bits
-// of the first byte are set; upper bits where that of the radix is set, or that of unary. Signed numbers are zigzag coded,
-// and so are residuals if they are folded. Bits are filled in from the lowest of the first byte. A unary number is as many
-// 0 bits and a 1 bit.
+// of the first byte are set; upper bits where that of the radix is set, or that of unary. Signed numbers are zigzag
+// coded, and so are residuals if they are folded. Bits are filled in from the lowest of the first byte. A unary number
+// is as many 0 bits and a 1 bit.
 type shape struct {
 	order  order
 	folded bool

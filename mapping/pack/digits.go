@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Numbers whose range is no power of two have their upper bits written as digits of a base, the radix, so that one of 129
-// values takes little more than 7 bits instead of 8. A group of digits is one number, its first digit the lowest:
+// Numbers whose range is no power of two have their upper bits written as digits of a base, the radix, so that one of
+// 129 values takes little more than 7 bits instead of 8. A group of digits is one number, its first digit the lowest:
 //
 //	d[0] + d[1]*radix + d[2]*radix^2 ..
 //
@@ -76,8 +76,8 @@ func joinDigits(numbers []uint64, width uint, radix uint64) (x uint64) {
 	return x
 }
 
-// addDigits adds to each number its digit, times 1<<width. packed is as long as digitsLen says, and has slack bytes of 0
-// behind.
+// addDigits adds to each number its digit, times 1<<width. packed is as long as digitsLen says, and has slack bytes of
+// 0 behind.
 func addDigits(numbers []uint64, packed []byte, width uint, radix uint64, room []uint64) {
 	g := groups[radix]
 	full := room[:len(numbers)/g.digits]

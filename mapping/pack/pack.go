@@ -1,8 +1,8 @@
 // Package pack makes cells of many points small, for a store that keeps them on disk, and gives them back to the byte.
 //
 // A cell of the data table lists its points: their qualifiers, and apart from these their values. Packed, it has two
-// columns of integers, one of times and one of values (and where these are not quite decimals, one of what they miss these
-// by), each written as what it deviates from the nearly constant:
+// columns of integers, one of times and one of values (and where these are not quite decimals, one of what they miss
+// these by), each written as what it deviates from the nearly constant:
 //
 //	 1      1       1..2   0, 1 or n   ..           ..       ..        ..
 //	+------+-------+------+-----------+------------+--------+---------+-----------+

@@ -6,8 +6,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// scale is how values become a column of integers: the power of ten that they are multiplied by, or asBits. A power with
-// nearDecimal is that of decimals that were calculated, as sums are, and have the errors of that.
+// scale is how values become a column of integers: the power of ten that they are multiplied by, or asBits. A power
+// with nearDecimal is that of decimals that were calculated, as sums are, and have the errors of that.
 type scale byte
 
 const (
@@ -40,7 +40,8 @@ func scaled(v, ten float64) (x int64, ok bool) {
 	return x, -exact < x && x < exact && math.Float64bits(float64(x)/ten) == math.Float64bits(v)
 }
 
-// fillNumbers makes the n values a column, in s.number and s.exceptions. Unless they are all integers, s.floats has them too.
+// fillNumbers makes the n values a column, in s.number and s.exceptions. Unless they are all integers, s.floats has
+// them too.
 func (s *scratch) fillNumbers(n int) scale {
 	s.exceptions = s.exceptions[:0]
 	raw, flags, numbers, floats := s.raw[:n], s.flags[:n], s.number[:n], s.floats[:n]
@@ -151,7 +152,8 @@ func chooseScale(floats []float64) scale {
 	return best
 }
 
-// nearDecimalScale is the least power of ten with which nearly all values are far nearer to a decimal than by chance, or other.
+// nearDecimalScale is the least power of ten with which nearly all values are far nearer to a decimal than by chance,
+// or other.
 func nearDecimalScale(floats []float64, other scale) scale {
 	const closeness = 1. / 32 // of the distance between decimals, within which one value in 16 is by chance
 	count := min(len(floats), nearDecimalSamples)

@@ -20,12 +20,12 @@ const (
 // Before is the time before which samples have been kept for long enough, in milliseconds since 1970; 0: none have.
 //
 // A machine may start with a clock that is years ahead, and a sample may claim any time: a rule that takes the word of
-// either deletes everything, for good. So the age of samples is measured along the samples that are there. It counts from
-// the newest day that has any, or from now, whatever is earlier; so a sample from the future makes nothing older, and a
-// clock that is ahead nothing older than the newest sample says. And on the way back a time without samples counts for a
-// week at most: should clock and samples agree that it is years later, as they do where the sender runs on the same
-// machine, then what is there gets older by a week, and after that only as fast as newer samples come. The price is that
-// after a pause of more than a week old samples stay for longer than asked, by what the pause was longer.
+// either deletes everything, for good. So the age of samples is measured along the samples that are there. It counts
+// from the newest day that has any, or from now, whatever is earlier; so a sample from the future makes nothing older,
+// and a clock that is ahead nothing older than the newest sample says. And on the way back a time without samples
+// counts for a week at most: should clock and samples agree that it is years later, as they do where the sender runs on
+// the same machine, then what is there gets older by a week, and after that only as fast as newer samples come. The
+// price is that after a pause of more than a week old samples stay for longer than asked, by what the pause was longer.
 //
 // Which days have samples is what the series index says. A store whose index has no days drops nothing.
 func Before(ctx context.Context, st store.Store, s catalog.Settings, now int64, keep time.Duration) (int64, error) {

@@ -1,5 +1,5 @@
-// Package retention removes what is older than it is to be kept from a store that can delete ranges of rows. (HBase does
-// it by itself: there the tables have a TTL.)
+// Package retention removes what is older than it is to be kept from a store that can delete ranges of rows. (HBase
+// does it by itself: there the tables have a TTL.)
 package retention
 
 import (
@@ -18,9 +18,9 @@ import (
 // ErrNotSupported is returned for a store that cannot delete ranges.
 var ErrNotSupported = errors.New("the store cannot delete ranges of rows")
 
-// Drop removes all rows of the data table whose hour ended before a time, in milliseconds since 1970, and the exemplars of
-// these hours. Since a metric's rows are ordered by their hours, that is one range for each metric, and salt bucket, that has
-// such rows; it returns how many ranges it deleted.
+// Drop removes all rows of the data table whose hour ended before a time, in milliseconds since 1970, and the exemplars
+// of these hours. Since a metric's rows are ordered by their hours, that is one range for each metric, and salt bucket,
+// that has such rows; it returns how many ranges it deleted.
 func Drop(ctx context.Context, st store.Store, s catalog.Settings, before int64) (ranges int, err error) {
 	deleter, ok := st.(store.RangeDeleter)
 	if !ok {
@@ -45,8 +45,8 @@ type dropper struct {
 	ranges  int    // deleted
 }
 
-// drop deletes the rows of a table whose keys have a base time before the limit. It stands behind a head of some bytes: the
-// metric, and what is before it.
+// drop deletes the rows of a table whose keys have a base time before the limit. It stands behind a head of some bytes:
+// the metric, and what is before it.
 func (d *dropper) drop(ctx context.Context, table string, head int) error {
 	// From metric to metric: the first row of each is its oldest.
 	for start := []byte{0}; start != nil; {

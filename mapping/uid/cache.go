@@ -8,8 +8,8 @@ import (
 
 // cache is a bounded map for many readers. It forgets what was not read for a while, by the CLOCK rule: entries stand
 // in a ring, a read marks its entry, and the hand of a full ring takes the next unmarked one and unmarks those it
-// passes. A read thus takes a read lock only, of one of several shards. It is bounded in memory, too: long texts count as
-// several entries.
+// passes. A read thus takes a read lock only, of one of several shards. It is bounded in memory, too: long texts count
+// as several entries.
 type cache[K comparable, V any] struct {
 	hash   func(maphash.Seed, K) uint64
 	size   func(K, V) int // bytes of the texts of an entry

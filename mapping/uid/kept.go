@@ -6,8 +6,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// kept are the ids that assignments took from the counters and that no name got, because a call of the store failed. The next
-// assignments take them before others, so that a store that fails for hours does not use the ids up.
+// kept are the ids that assignments took from the counters and that no name got, because a call of the store failed.
+// The next assignments take them before others, so that a store that fails for hours does not use the ids up.
 type kept struct {
 	mu        sync.Mutex
 	free      [kinds][]mapping.UID    // their reverse cells have certainly not been written
@@ -50,8 +50,8 @@ func (k *kept) settled(name nameKey) {
 	k.forget(name)
 }
 
-// giveBack keeps the ids that claims did not come to use. Those of names that got another UID meanwhile are lost where their
-// reverse cells may have been written; so are those that are too many.
+// giveBack keeps the ids that claims did not come to use. Those of names that got another UID meanwhile are lost where
+// their reverse cells may have been written; so are those that are too many.
 func (k *kept) giveBack(claims []*claim) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

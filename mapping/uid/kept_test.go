@@ -74,7 +74,8 @@ func TestAssign_AttemptsThatFailUseNoIDsUp(t *testing.T) {
 	}
 }
 
-// An id of which nothing was written goes to whoever comes next, one whose reverse cell may have been written only to its name.
+// An id of which nothing was written goes to whoever comes next, one whose reverse cell may have been written only to
+// its name.
 func TestAssign_KeptIDsGoToWhomTheyMay(t *testing.T) {
 	st := newFake()
 	fault := &failing{call: call{"increment", "id"}, on: true}
@@ -109,7 +110,8 @@ func (k *kindFault) Increment(ctx context.Context, at store.Coord, delta int64) 
 	return k.Store.Increment(ctx, at, delta)
 }
 
-// lateStore answers some CheckAndPuts with an error, and carries them out in part, or later, when it is asked for others.
+// lateStore answers some CheckAndPuts with an error, and carries them out in part, or later, when it is asked for
+// others.
 type lateStore struct {
 	store.Store
 	mu     sync.Mutex // guards what follows
@@ -156,7 +158,8 @@ func (l *lateStore) Increment(ctx context.Context, at store.Coord, delta int64) 
 	return l.Store.Increment(ctx, at, delta)
 }
 
-// Many processes assign the same names while the store fails, and writes take effect long after they have been answered with an error.
+// Many processes assign the same names while the store fails, and writes take effect long after they have been answered
+// with an error.
 func TestAssign_WritesThatTakeEffectLateChangeNoMeaning(t *testing.T) {
 	const processes, workers, rounds, pool = 3, 3, 30, 60
 	seed := rand.Uint64()

@@ -25,9 +25,10 @@ const (
 	finder                   // one who gets no new UID
 )
 
-// Limits bound how fast names use up UIDs, which are never given back: one sender that puts a random value into a label takes all
-// tagv UIDs of three bytes within minutes. A name that has a UID is not concerned. Newcomers, which are senders of whose series most
-// are new, have a share of their own, as large as that of all others: a flood of them stops no sender that was there before.
+// Limits bound how fast names use up UIDs, which are never given back: one sender that puts a random value into a label
+// takes all tagv UIDs of three bytes within minutes. A name that has a UID is not concerned. Newcomers, which are
+// senders of whose series most are new, have a share of their own, as large as that of all others: a flood of them
+// stops no sender that was there before.
 type Limits struct {
 	PerSecond int              // names that get a UID, of all kinds together, for each of the two shares; 0: any number
 	PerHour   int              // the same

@@ -26,7 +26,8 @@ func refused(t *testing.T, results []uid.Result, want error) (n int) {
 	return n
 }
 
-// A flood of new names is refused beyond the limits, and stops neither names that are known nor senders that were there before.
+// A flood of new names is refused beyond the limits, and stops neither names that are known nor senders that were there
+// before.
 func TestLimits_OfNewNames(t *testing.T) {
 	clock := time.Unix(1_795_000_000, 0)
 	c := config(newFake())

@@ -16,8 +16,9 @@ import (
 // fell behind the ids in use, by a restored table say, is overtaken by and by.
 const maxAttempts = 10
 
-// settle brings every claim to its end. After an error the settled ones are good, and the others as if never begun: of what
-// may have been written, only a forward cell counts, and the next attempt reads those first. Their ids are kept for it.
+// settle brings every claim to its end. After an error the settled ones are good, and the others as if never begun: of
+// what may have been written, only a forward cell counts, and the next attempt reads those first. Their ids are kept
+// for it.
 func (r *Registry) settle(ctx context.Context, claims []*claim) error {
 	defer r.kept.giveBack(claims)
 	if err := r.adopt(ctx, claims, true); err != nil {
@@ -146,8 +147,8 @@ func (r *Registry) attempt(ctx context.Context, claims []*claim) error {
 	return r.adopt(ctx, lost, false)
 }
 
-// own returns the claims whose ids' reverse cells have their names: those just created, and those that an attempt before has
-// created although it failed. The ids of the others are in use.
+// own returns the claims whose ids' reverse cells have their names: those just created, and those that an attempt
+// before has created although it failed. The ids of the others are in use.
 func (r *Registry) own(ctx context.Context, claims []*claim, created []bool) ([]*claim, error) {
 	var mine, old []*claim
 	var cells []*cell
@@ -181,8 +182,8 @@ func (r *Registry) own(ctx context.Context, claims []*claim, created []bool) ([]
 	return mine, nil
 }
 
-// reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no more, the
-// counter is damaged, or the limits allow none, it settles the claim with an error.
+// reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no
+// more, the counter is damaged, or the limits allow none, it settles the claim with an error.
 func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 	var wanted [kinds]int64
 	var ids [kinds][]mapping.UID
@@ -233,9 +234,9 @@ func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 	return nil
 }
 
-// reserveIDs takes n ids from the counter of a kind, fewer if the width has no more, or if there is an error. After an error,
-// of which it is not known whether it counted, a single one is taken first: so a counter that goes on failing loses one at a
-// time.
+// reserveIDs takes n ids from the counter of a kind, fewer if the width has no more, or if there is an error. After an
+// error, of which it is not known whether it counted, a single one is taken first: so a counter that goes on failing
+// loses one at a time.
 func (r *Registry) reserveIDs(ctx context.Context, kind mapping.Kind, n int64) (ids []mapping.UID, err error) {
 	blocks := []int64{n}
 	if n > 1 && r.kept.isUncertain(kind) {

@@ -115,7 +115,8 @@ func (t *table) read(ctx context.Context, family string, cells []*cell) error {
 	return nil
 }
 
-// readEach is read where cells that cannot be read, because the store is damaged, do not cost the others: each says why.
+// readEach is read where cells that cannot be read, because the store is damaged, do not cost the others: each says
+// why.
 func (t *table) readEach(ctx context.Context, family string, cells []*cell) error {
 	err := t.read(ctx, family, slices.Clone(cells))
 	if !errors.Is(err, store.ErrCorrupt) {

@@ -5,8 +5,8 @@
 // The protocol. An id is taken from the counter of its kind; its reverse cell is written if it is absent; then the
 // forward cell of the name is written if it is absent. Whoever finds the forward cell written already uses the UID in
 // it, and its own id is lost: nobody gets it again. Since only the forward cell, written last and once, gives an id to
-// a name, a UID never changes its meaning, whatever fails between two steps. An id whose reverse cell may have been written
-// is kept for that very name, by the process that took it; one of which nothing was written, for any name.
+// a name, a UID never changes its meaning, whatever fails between two steps. An id whose reverse cell may have been
+// written is kept for that very name, by the process that took it; one of which nothing was written, for any name.
 //
 // What can change a meaning from outside are OpenTSDB's commands that rename or delete a UID: as with OpenTSDB's own
 // processes, restart promtsd after them, because it answers from its caches.
@@ -45,8 +45,8 @@ type ID struct {
 // Result is what became of one name of an Assign. If Err is nil, UID is the name's.
 //
 // Err wraps ErrExhausted; mapping.ErrInvalid for a name that cannot be stored (empty, too long, no valid UTF-8);
-// mapping.ErrCorrupt for one whose UID cell, or the counter that it needs, is unreadable; or ErrLimited. Only the last goes away by
-// itself, the one before it when somebody has repaired the cell.
+// mapping.ErrCorrupt for one whose UID cell, or the counter that it needs, is unreadable; or ErrLimited. Only the last
+// goes away by itself, the one before it when somebody has repaired the cell.
 type Result struct {
 	UID mapping.UID
 	Err error

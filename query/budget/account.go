@@ -31,8 +31,8 @@ func (b *Budget) Open() *Account {
 	return &Account{b: b, age: b.begun}
 }
 
-// OnLarge has f called before the account takes for the first time more than what a small request holds. Its error ends the
-// request. f must not wait, nor use the budget.
+// OnLarge has f called before the account takes for the first time more than what a small request holds. Its error ends
+// the request. f must not wait, nor use the budget.
 func (a *Account) OnLarge(f func() error) {
 	if a == nil {
 		return
@@ -42,8 +42,8 @@ func (a *Account) OnLarge(f func() error) {
 	a.large = f
 }
 
-// Again returns an account for the same request, which begins again: all that this one has is given back. It is closed with
-// this one.
+// Again returns an account for the same request, which begins again: all that this one has is given back. It is closed
+// with this one.
 func (a *Account) Again() *Account {
 	if a == nil {
 		return nil

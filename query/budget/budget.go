@@ -1,14 +1,14 @@
 // Package budget bounds the memory that all requests to the read path hold together.
 //
-// A request has an account, which goes along in its context. Whoever makes something for the request takes bytes from the
-// account before, and may give them back; what is left goes back when the request ends, however it ends. Accounts take from the
-// budget in steps, so that to take costs nothing mostly.
+// A request has an account, which goes along in its context. Whoever makes something for the request takes bytes from
+// the account before, and may give them back; what is left goes back when the request ends, however it ends. Accounts
+// take from the budget in steps, so that to take costs nothing mostly.
 //
 //	0                                                  7/8            total
 //	|-- all requests ------------------------------------|-- small only --|
 //
-// When the budget is used up a request waits, those that began first going first, and is refused in the end. The last eighth
-// is for requests that hold little: they are served while large ones wait.
+// When the budget is used up a request waits, those that began first going first, and is refused in the end. The last
+// eighth is for requests that hold little: they are served while large ones wait.
 package budget
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// appendBeside adds what came with a sample of the request's last series: exemplars, and what is known of its metric family
-// where that is not what the sample before said.
+// appendBeside adds what came with a sample of the request's last series: exemplars, and what is known of its metric
+// family where that is not what the sample before said.
 func (a *appender) appendBeside(ls labels.Labels, opts storage.AppendV2Options) {
 	r := &a.req
 	for _, e := range opts.Exemplars {

@@ -121,8 +121,8 @@ func histogramOf(v float64) (*histogram.Histogram, *histogram.FloatHistogram) {
 	return nil, tsdbutil.GenerateTestFloatHistogram(int64(n))
 }
 
-// valueOf is the value that stands for a histogram that was read, an integer one as a float one; NaN if none does. A stale
-// marker is one, whatever its form: the TSDB makes a histogram of that which follows histograms.
+// valueOf is the value that stands for a histogram that was read, an integer one as a float one; NaN if none does. A
+// stale marker is one, whatever its form: the TSDB makes a histogram of that which follows histograms.
 func valueOf(got *histogram.FloatHistogram) float64 {
 	if value.IsStaleNaN(got.Sum) {
 		return got.Sum

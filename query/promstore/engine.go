@@ -12,9 +12,9 @@ import (
 	"github.com/promtsd/promtsd/query"
 )
 
-// Engine is a query engine whose queries tell a Queryable at which samples they look: of a day with a step of an hour, the
-// five minutes before each hour. Hints of a Select do not tell it: they name neither the lookback nor where the steps of a
-// subquery begin. The answers are those of the engine alone.
+// Engine is a query engine whose queries tell a Queryable at which samples they look: of a day with a step of an hour,
+// the five minutes before each hour. Hints of a Select do not tell it: they name neither the lookback nor where the
+// steps of a subquery begin. The answers are those of the engine alone.
 type Engine struct{ promql.QueryEngine }
 
 // NewInstantQuery is the engine's.
@@ -55,8 +55,8 @@ func (q lookingQuery) Exec(ctx context.Context) *promql.Result {
 
 type looksKey struct{}
 
-// looks says where the selectors of a query look. A selector is known by its first matcher, which no other has: the engine
-// passes it to Select as it was parsed. It looks everywhere if it is not listed.
+// looks says where the selectors of a query look. A selector is known by its first matcher, which no other has: the
+// engine passes it to Select as it was parsed. It looks everywhere if it is not listed.
 type looks map[*labels.Matcher]look
 
 // look is one of the windows of a selector; the others follow it by the step that the hints of a Select tell.

@@ -13,8 +13,8 @@ import (
 	"github.com/promtsd/promtsd/query/promstore"
 )
 
-// Of native histograms, too, a query reads the hours that it looks at, and those before them for what came before; it holds what it
-// looks at, and little besides.
+// Of native histograms, too, a query reads the hours that it looks at, and those before them for what came before; it
+// holds what it looks at, and little besides.
 func TestEngine_ReadsOfHistogramsWhatItLooksAt(t *testing.T) {
 	db := newDatabase(t, stores["memory"](t))
 	defer db.Close()

@@ -45,7 +45,8 @@ func newEngine(t testing.TB) *promql.Engine {
 	return e
 }
 
-// ask evaluates an expression: at its start if there is no step. The answer is text, with what may be known of it besides.
+// ask evaluates an expression: at its start if there is no step. The answer is text, with what may be known of it
+// besides.
 func ask(t testing.TB, e promql.QueryEngine, on storage.Queryable, a asked) string {
 	t.Helper()
 	opts := promql.NewPrometheusQueryOpts(false, a.lookback)
@@ -94,8 +95,8 @@ func (c *counting) SelectWindows(
 
 const engineStart = 20_000 * day
 
-// Answers are to the bit the same whether samples that the engine does not look at are read or not, and those of a Prometheus
-// TSDB.
+// Answers are to the bit the same whether samples that the engine does not look at are read or not, and those of a
+// Prometheus TSDB.
 func TestEngine_AnswersAsWithAllSamples(t *testing.T) {
 	plain, seen := newEngine(t), new(counting)
 	engine := promstore.Engine{QueryEngine: plain}

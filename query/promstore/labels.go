@@ -9,7 +9,8 @@ import (
 )
 
 // LabelNames returns the names of the labels of the series that match and were active on a day of the range, sorted.
-// Like Prometheus, which is as exact as its blocks, it does not look at the samples; and of more than the limit it returns some.
+// Like Prometheus, which is as exact as its blocks, it does not look at the samples; and of more than the limit it
+// returns some.
 func (q *querier) LabelNames(
 	ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher,
 ) ([]string, annotations.Annotations, error) {

@@ -27,8 +27,8 @@ const (
 	benchTime      = 20_000*day + day/2
 )
 
-// benchSeries appends a sample of each of 100,000 series: of a hundred metrics, a thousand instances, and a label of which each
-// series has its own value.
+// benchSeries appends a sample of each of 100,000 series: of a hundred metrics, a thousand instances, and a label of
+// which each series has its own value.
 func benchSeries(b *testing.B, to storage.AppendableV2) {
 	for m := range benchMetrics {
 		a := to.AppenderV2(b.Context())

@@ -224,8 +224,8 @@ func compareLabels(
 	}
 }
 
-// checkActiveLabels checks the labels of a part of the time: those of series with samples in it are there, and none that no
-// series has on its days. The TSDB is as exact as its blocks.
+// checkActiveLabels checks the labels of a part of the time: those of series with samples in it are there, and none
+// that no series has on its days. The TSDB is as exact as its blocks.
 func checkActiveLabels(
 	t *testing.T, rt *rapid.T, ours *database, theirs *teststorage.TestStorage, mint, maxt int64, ms []*labels.Matcher,
 ) {

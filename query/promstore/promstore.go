@@ -19,12 +19,14 @@ import (
 type Querier interface {
 	// SelectWindows finds the series that all matchers match, with their samples from mint to maxt, both inclusive, in
 	// milliseconds, mint not above maxt, without those outside of the windows; nil for none left out. Where windows are
-	// given that are not with the sample before each, and it meets a native histogram, the set ends with query.ErrHistogram.
+	// given that are not with the sample before each, and it meets a native histogram, the set ends with
+	// query.ErrHistogram.
 	SelectWindows(
 		ctx context.Context, mint, maxt int64, w *query.Windows, matchers []*labels.Matcher,
 	) (query.SeriesSet, error)
 
-	// Series finds series without samples: those that were active on a day of the range. limit is how many suffice, 0 for all.
+	// Series finds series without samples: those that were active on a day of the range. limit is how many suffice, 0 for
+	// all.
 	Series(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (query.SeriesSet, error)
 
 	// LabelNames and LabelValues find the names of the labels that such series have, and the values of one, sorted.
@@ -40,9 +42,9 @@ type Config struct {
 // Queryable is a storage.SampleAndChunkQueryable. It is safe for concurrent use, and so are its queriers.
 //
 // Series come sorted by labels, always. Their samples are read when a set moves to them, and held as XOR chunks until
-// the consumer lets go of them, because the engine takes all series of a selector before it looks at the first. Their memory,
-// and what the engine will make of them, is taken from the account of a Select's context (see budget.From), until the querier is
-// closed.
+// the consumer lets go of them, because the engine takes all series of a selector before it looks at the first. Their
+// memory, and what the engine will make of them, is taken from the account of a Select's context (see budget.From),
+// until the querier is closed.
 type Queryable struct {
 	config Config
 }
@@ -93,8 +95,8 @@ func (q chunkQuerier) Select(
 	return chunkSet{q.selectSeries(ctx, hints, ms)}
 }
 
-// selectSeries heeds of the hints the range, the limit, the shard, the function "series", by which the API says that it wants
-// no samples, and the step where an Engine says what it means.
+// selectSeries heeds of the hints the range, the limit, the shard, the function "series", by which the API says that it
+// wants no samples, and the step where an Engine says what it means.
 func (q *querier) selectSeries(ctx context.Context, hints *storage.SelectHints, ms []*labels.Matcher) *set {
 	s := &set{q: q, ctx: ctx, account: q.accountOf(ctx), mint: q.mint, maxt: q.maxt, matchers: ms}
 	if hints != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// The engine takes all series of a selector before it looks at the first, and makes of each a list of points: one for each
-// time at which the selector is evaluated, or, where the query is a range selector and nothing else, its samples. Of such lists
-// it makes others, until the answer is done. How long they may become is known when a series has been read, so that the memory
-// is taken from the query's account before the engine has it.
+// The engine takes all series of a selector before it looks at the first, and makes of each a list of points: one for
+// each time at which the selector is evaluated, or, where the query is a range selector and nothing else, its samples.
+// Of such lists it makes others, until the answer is done. How long they may become is known when a series has been
+// read, so that the memory is taken from the query's account before the engine has it.
 
 const (
 	// pointBytes is what a point takes, as an operand and in what is made of it.
 	pointBytes = 2 * 16
-	// windowBytes is what a sample takes while a function looks at it: in a ring that doubles, and among those of its window, which
-	// some functions copy.
+	// windowBytes is what a sample takes while a function looks at it: in a ring that doubles, and among those of its
+	// window, which some functions copy.
 	windowBytes = 112
 	// lineBytes is what a series takes besides its points and labels, likewise.
 	lineBytes = 400

@@ -48,8 +48,8 @@ type iterator struct {
 	rest []chunks.Meta     // the chunks after the current one
 
 	// goesOn says that the first native histogram of the current chunk goes on counting where the one before it ended,
-	// whether that is in the range or not. Prometheus's own iterators do not say so of any first one: they cannot know that
-	// no chunk is missing.
+	// whether that is in the range or not. Prometheus's own iterators do not say so of any first one: they cannot know
+	// that no chunk is missing.
 	goesOn bool
 }
 

@@ -105,9 +105,9 @@ func wantedColumns(columns []store.Column) []client.Column {
 	return out
 }
 
-// classify gives an error of the client the class that store.Store promises. What the servers reject for another reason than
-// its size counts as unavailable: rights are given, quotas raised and coprocessors mended, and answers that cannot be read
-// are not those of what is stored.
+// classify gives an error of the client the class that store.Store promises. What the servers reject for another reason
+// than its size counts as unavailable: rights are given, quotas raised and coprocessors mended, and answers that cannot
+// be read are not those of what is stored.
 func classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

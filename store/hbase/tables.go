@@ -52,9 +52,9 @@ func (s *Store) families(ctx context.Context, table string) ([]string, error) {
 	return families, nil
 }
 
-// CreateTable implements store.Store. The families keep one version, with bloom filters by row, FAST_DIFF encoding of the
-// keys (which repeat their rows in every cell), and the first compression that the cluster accepts. Those of a Log have
-// none of that: see logAttributes.
+// CreateTable implements store.Store. The families keep one version, with bloom filters by row, FAST_DIFF encoding of
+// the keys (which repeat their rows in every cell), and the first compression that the cluster accepts. Those of a Log
+// have none of that: see logAttributes.
 //
 // A table that is there needs no master: see checkFamilies.
 func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
@@ -84,8 +84,8 @@ func (s *Store) CreateTable(ctx context.Context, t store.Table) error {
 // describeTimeout bounds the wait for what the master has to say of a table that is there.
 const describeTimeout = 2 * time.Second
 
-// checkFamilies refuses a table that exists with other families than t. The master knows them; where it is away, or does
-// not tell us, the servers of the table do not refuse to read those of t, and no more can be known.
+// checkFamilies refuses a table that exists with other families than t. The master knows them; where it is away, or
+// does not tell us, the servers of the table do not refuse to read those of t, and no more can be known.
 func (s *Store) checkFamilies(ctx context.Context, t store.Table) error {
 	asking, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
@@ -162,9 +162,9 @@ func rowAttributes() []wire.Attribute {
 }
 
 // logAttributes are those of families of a log. Nobody asks for a row of it, so that a bloom filter would be built for
-// nothing; its keys are few beside its values, so that there is nothing to encode; and what is read back is read once, in
-// order, and must not push out of the block cache what queries live from. Compactions stay on: they are what gives the
-// space of deleted cells back.
+// nothing; its keys are few beside its values, so that there is nothing to encode; and what is read back is read once,
+// in order, and must not push out of the block cache what queries live from. Compactions stay on: they are what gives
+// the space of deleted cells back.
 func logAttributes() []wire.Attribute {
 	return []wire.Attribute{
 		{Name: "BLOOMFILTER", Value: "NONE"}, {Name: "DATA_BLOCK_ENCODING", Value: "NONE"},

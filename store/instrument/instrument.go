@@ -22,8 +22,8 @@ type instrumented struct {
 // rangeDeleter is the same on a store that deletes ranges.
 type rangeDeleter struct{ *instrumented }
 
-// New returns a store that does what inner does, and registers the metrics of it; they go with its Close, which closes inner.
-// It is a store.RangeDeleter if inner is.
+// New returns a store that does what inner does, and registers the metrics of it; they go with its Close, which closes
+// inner. It is a store.RangeDeleter if inner is.
 func New(inner store.Store, r prometheus.Registerer) (store.Store, error) {
 	m, err := newMetrics(r)
 	if err != nil {

@@ -130,7 +130,8 @@ func TestCrash_LosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// Without syncs a crash of the machine takes the end of what was written, and never more than was written in about a second.
+// Without syncs a crash of the machine takes the end of what was written, and never more than was written in about a
+// second.
 func TestCrash_NoSyncLosesOnlyTheEnd(t *testing.T) {
 	for seed := range uint64(20) {
 		fs := vfs.NewCrashableMem()
@@ -212,8 +213,8 @@ func TestCrash_DeletesFromLogTablesOutlastNoOtherWrite(t *testing.T) {
 	}
 }
 
-// crashChildDir names the directory to a copy of the test binary that is to be killed, crashChildNoSync is set if it is not
-// to sync.
+// crashChildDir names the directory to a copy of the test binary that is to be killed, crashChildNoSync is set if it is
+// not to sync.
 const (
 	crashChildDir    = "PROMTSD_TEST_CRASH_DIR"
 	crashChildNoSync = "PROMTSD_TEST_CRASH_NO_SYNC"

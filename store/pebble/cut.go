@@ -16,10 +16,10 @@ import (
 // damagedLog finds in an error of the tree which log is damaged, and from where on.
 var damagedLog = regexp.MustCompile(`([0-9]+\.log): ([0-9]+)\)`)
 
-// cutLog cuts the log off that a store without syncs (Config.NoSync) wrote last, where err says that it is damaged. A log
-// tells damage from the end that a crash left by what it says of its own syncs, and those have not all been made: a part
-// of the end may be missing before another that is there. Other logs were synced when they were closed. It returns err if
-// it is about something else.
+// cutLog cuts the log off that a store without syncs (Config.NoSync) wrote last, where err says that it is damaged. A
+// log tells damage from the end that a crash left by what it says of its own syncs, and those have not all been made: a
+// part of the end may be missing before another that is there. Other logs were synced when they were closed. It returns
+// err if it is about something else.
 func cutLog(fs vfs.FS, dir string, err error) (place string, _ error) {
 	found := damagedLog.FindStringSubmatch(err.Error())
 	if !errors.Is(classify(err), store.ErrCorrupt) || found == nil {

@@ -26,9 +26,9 @@ const (
 // reports what it cannot go on from as a fatal log line.
 //
 // The tree's answer to a log that cannot be written is to panic, in places while it holds its locks. So failures of the
-// log do not reach it: where there is no room diskFS waits for some; at others it calls stop, the goroutine that met the
-// failure never returns from it, and those that wait for it are told by the failed channel. What was acknowledged is on
-// the disk already; the next Open finds it.
+// log do not reach it: where there is no room diskFS waits for some; at others it calls stop, the goroutine that met
+// the failure never returns from it, and those that wait for it are told by the failed channel. What was acknowledged
+// is on the disk already; the next Open finds it.
 type health struct {
 	log    *slog.Logger
 	report func(error)   // Config.Report
@@ -134,8 +134,8 @@ func (h *health) writable() error {
 	return h.low
 }
 
-// blocked is why writes are refused, nil if they are not. They all are, whatever tree cannot go on, since the trees share
-// the disk. The caller holds mu.
+// blocked is why writes are refused, nil if they are not. They all are, whatever tree cannot go on, since the trees
+// share the disk. The caller holds mu.
 func (h *health) blocked() error {
 	if h.fulls > 0 {
 		return errFull(h.full)

@@ -18,9 +18,9 @@ const (
 
 // lazyFS is the disk of a tree in a store without syncs (Config.NoSync). The tree writes its log and syncs it as ever
 // before it acknowledges anything, so that all is in the hands of the system, and survives the end of the process. But
-// the sync only notes that one is due, and a goroutine makes up for it: what a crash of the machine can take is what was
-// written in about the last second, and always the end of the log. A log is synced when it is closed, so that the one
-// that follows it never holds what is later than something lost.
+// the sync only notes that one is due, and a goroutine makes up for it: what a crash of the machine can take is what
+// was written in about the last second, and always the end of the log. A log is synced when it is closed, so that the
+// one that follows it never holds what is later than something lost.
 type lazyFS struct {
 	vfs.FS
 	health *health

@@ -108,8 +108,8 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// awaitOpen waits for open, which does not come back from a failure of the disk that it meets when the first tree is open
-// (see health.stop).
+// awaitOpen waits for open, which does not come back from a failure of the disk that it meets when the first tree is
+// open (see health.stop).
 func (s *Store) awaitOpen(ctx context.Context, opened <-chan error) error {
 	select {
 	case err := <-opened:

@@ -2,8 +2,8 @@ package pebble
 
 import "sync"
 
-// pendingBytes bounds the batches of writes that have not ended, those whose callers gave up included: on a disk that does
-// not answer, each stays in memory.
+// pendingBytes bounds the batches of writes that have not ended, those whose callers gave up included: on a disk that
+// does not answer, each stays in memory.
 const pendingBytes = 64 << 20
 
 // pendingWrites counts the writes that have not ended. The zero value is ready.

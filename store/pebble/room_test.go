@@ -30,8 +30,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Whatever file it is that cannot grow: writes are refused while it cannot, reads go on, and writes are taken again when
-// there is room, all in one life of the store.
+// Whatever file it is that cannot grow: writes are refused while it cannot, reads go on, and writes are taken again
+// when there is room, all in one life of the store.
 func TestFault_FullDiskIsWaitedFor(t *testing.T) {
 	for _, suffix := range []string{".log", ".sst", ""} {
 		for _, noSync := range []bool{false, true} {

@@ -68,8 +68,8 @@ func openTree(name, dir string, opts *lsm.Options, h *health, lazy *lazyFS) (t *
 }
 
 // openDB opens the LSM tree in a directory, or makes it. A new tree begins its write-ahead log before it takes over the
-// format version of opts, and a log in an older version lacks what tells damage from the end that a crash leaves. So the
-// tree finds the version recorded, as it does when it is opened again.
+// format version of opts, and a log in an older version lacks what tells damage from the end that a crash leaves. So
+// the tree finds the version recorded, as it does when it is opened again.
 func openDB(dir string, opts *lsm.Options) (*lsm.DB, error) {
 	if err := opts.FS.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -228,8 +228,8 @@ func (t *tree) timestamp(key []byte) (*int64, error) {
 	return &h.timestamp, err
 }
 
-// settle is called before cells are deleted. Cells of log tables are deleted when what they stand for is in other tables:
-// no crash may take that back and leave them deleted. (A store with syncs has synced what it acknowledged.)
+// settle is called before cells are deleted. Cells of log tables are deleted when what they stand for is in other
+// tables: no crash may take that back and leave them deleted. (A store with syncs has synced what it acknowledged.)
 func (t *tree) settle() error {
 	if t.data == nil || t.data.lazy == nil {
 		return nil

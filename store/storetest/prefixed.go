@@ -16,10 +16,10 @@ type prefixed struct {
 	prefix string
 }
 
-// Prefixed gives a store that keeps its rows in another one, with a prefix before their keys. To a test that needs an empty
-// store hundreds of times, where making and deleting tables takes seconds, a new prefix is one: what has another prefix is
-// never read. Prefixes must be of one length. A row key may be shorter than elsewhere by as much. Tables are common to all
-// prefixes, and Close closes the other store.
+// Prefixed gives a store that keeps its rows in another one, with a prefix before their keys. To a test that needs an
+// empty store hundreds of times, where making and deleting tables takes seconds, a new prefix is one: what has another
+// prefix is never read. Prefixes must be of one length. A row key may be shorter than elsewhere by as much. Tables are
+// common to all prefixes, and Close closes the other store.
 func Prefixed(inner store.Store, prefix string) store.Store { return prefixed{inner, prefix} }
 
 // row is where a row stands in the other store.

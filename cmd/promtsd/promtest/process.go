@@ -47,8 +47,8 @@ type processSpec struct {
 	bin string
 	// dir is the process's own directory, given to args; it exists.
 	dir string
-	// args returns the arguments for a listening address, and another for the likes of the process, and puts files that name it
-	// in place.
+	// args returns the arguments for a listening address, and another for the likes of the process, and puts files that
+	// name it in place.
 	args func(addr, peer string) ([]string, error)
 }
 

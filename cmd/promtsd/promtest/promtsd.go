@@ -14,8 +14,8 @@ type PromtsdConfig struct {
 	// StoreURL is the value of --store.url; by default it names an embedded store in Dir. In another store "promtsd init"
 	// has to have made the tables.
 	StoreURL string
-	// Args are further flags of promtsd serve, after those that StartPromtsd gives: --web.listen-address, --peer.listen-address
-	// and --store.url.
+	// Args are further flags of promtsd serve, after those that StartPromtsd gives: --web.listen-address,
+	// --peer.listen-address and --store.url.
 	Args []string
 }
 

@@ -31,13 +31,13 @@ func (c *Coord) check(verb string, value []byte) error {
 		len(c.Row), wire.MaxRow, len(c.Family), wire.MaxFamily, size, wire.MaxCell)}
 }
 
-// Increment adds delta to the 8-byte big-endian signed number in a cell, absent counting as 0, and returns the sum, which
-// is nobody else's while deltas are positive. An attempt whose answer was lost is repeated as one of its own, so that delta
-// may be counted more than once: sums have gaps.
+// Increment adds delta to the 8-byte big-endian signed number in a cell, absent counting as 0, and returns the sum,
+// which is nobody else's while deltas are positive. An attempt whose answer was lost is repeated as one of its own, so
+// that delta may be counted more than once: sums have gaps.
 //
 // HBase would recognize a repetition by a nonce. But what it answers then is what it finds in the cell as of the first
-// attempt, or as of no time when it knows the nonce from the log of a server that died. When others have counted on, and
-// the cell was written to a file since, that is an older number, which somebody has already.
+// attempt, or as of no time when it knows the nonce from the log of a server that died. When others have counted on,
+// and the cell was written to a file since, that is an older number, which somebody has already.
 func (c *Client) Increment(ctx context.Context, at Coord, delta int64) (int64, error) {
 	if err := at.check("increment", nil); err != nil {
 		return 0, err

@@ -8,12 +8,13 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
-// checkAndDelete removes a cell if it holds what is expected, and reports whether it did. The removal has the timestamp that
-// was read with the cell: a server stamps a removal by its clock alone, which may be behind the one that stamped the cell, and
-// then removes nothing; and a removal of the latest version only would bring back the one before, until a compaction.
+// checkAndDelete removes a cell if it holds what is expected, and reports whether it did. The removal has the timestamp
+// that was read with the cell: a server stamps a removal by its clock alone, which may be behind the one that stamped
+// the cell, and then removes nothing; and a removal of the latest version only would bring back the one before, until a
+// compaction.
 //
-// The cell may have been written over with the same bytes after it was read, which the removal does not reach. So the cell is
-// read again, also after an answer that was lost. The cell must not be written again once it is removed.
+// The cell may have been written over with the same bytes after it was read, which the removal does not reach. So the
+// cell is read again, also after an answer that was lost. The cell must not be written again once it is removed.
 func (c *Client) checkAndDelete(ctx context.Context, check *Check) (removed bool, err error) {
 	condition := wire.Condition{
 		Row: check.Row, Family: check.Family, Qualifier: check.Qualifier, Op: wire.Equal, Comparator: wire.Binary(check.Expect),

@@ -32,9 +32,9 @@ const compareRegex = `(?s)^.{9}\x07.{33}$`
 //	go test ./store/hbase/client -run '^$' -bench Compare -benchtime 1x
 //
 // The metrics to compare are the CPU time of the client's process per million cells or gets, and the memory it takes
-// from the heap. The rates are what the server takes, and vary with what else the machine does: server-cores is how many
-// processors it was busy on. Either client has put 200,000 cells before that is measured, and done all else once. What
-// one has written the other one reads and checks, cell by cell.
+// from the heap. The rates are what the server takes, and vary with what else the machine does: server-cores is how
+// many processors it was busy on. Either client has put 200,000 cells before that is measured, and done all else once.
+// What one has written the other one reads and checks, cell by cell.
 func BenchmarkCompare(b *testing.B) {
 	cluster := hbasetest.Standalone(b, hbasetest.Config{JVM: []string{"-Xmx2g", "-XX:TieredStopAtLevel=4"}})
 	c, err := client.New(client.Config{ZooKeeper: []string{cluster.ZK()}, ZNode: cluster.ZNode()})

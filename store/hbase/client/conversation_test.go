@@ -121,8 +121,8 @@ func dialMemory(ctx context.Context, listeners []net.Listener, addr string) (net
 	return nil, fmt.Errorf("nobody listens at %s", addr)
 }
 
-// FuzzConversation mangles what servers answer in whole conversations, from the first look-up on. Whatever comes, nothing
-// may panic, hang or be left behind, and rows come in order.
+// FuzzConversation mangles what servers answer in whole conversations, from the first look-up on. Whatever comes,
+// nothing may panic, hang or be left behind, and rows come in order.
 func FuzzConversation(f *testing.F) {
 	for verb := range byte(verbs) {
 		f.Add(verb, []byte{})

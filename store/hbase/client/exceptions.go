@@ -88,8 +88,8 @@ func exceptionPolicy(class string) (p policy, known bool) {
 
 // policyOf is the policy for an exception. The table decides before the server's DoNotRetry does: what that says of a
 // scanner that is gone, or of a row that is another region's, is not meant for a client that opens another or looks up
-// again. A class that is not in the table makes the client forget where the region is, as Java's does, unless the server
-// says DoNotRetry.
+// again. A class that is not in the table makes the client forget where the region is, as Java's does, unless the
+// server says DoNotRetry.
 func policyOf(e *wire.Exception) policy {
 	class := e.Class
 	if !strings.HasPrefix(class, "java.") {

@@ -177,8 +177,8 @@ func (f *fake) scan(server int, param []byte) (answer, block []byte, class strin
 	return response.AppendTo(nil), block, ""
 }
 
-// open collects the cells of a scan in a region. As in one that was compacted a moment ago, of a cell that was put after
-// the read point there is no older version.
+// open collects the cells of a scan in a region. As in one that was compacted a moment ago, of a cell that was put
+// after the read point there is no older version.
 func (f *fake) open(region *fakeRegion, scan *wire.Scan) *fakeScanner {
 	s := new(fakeScanner)
 	rows := slices.Sorted(maps.Keys(f.rows))

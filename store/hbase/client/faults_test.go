@@ -169,8 +169,8 @@ func TestConnectionsAlwaysClosedAtOnce_AreUnavailable(t *testing.T) {
 	}
 }
 
-// A server that is frozen answers nothing. A caller with a short deadline learns no more than that; but the next one asks
-// where the region is by now, rather than wait for the same server.
+// A server that is frozen answers nothing. A caller with a short deadline learns no more than that; but the next one
+// asks where the region is by now, rather than wait for the same server.
 func TestDeadline_MakesTheNextVerbLookUpTheTable(t *testing.T) {
 	f, c := startFake(t, 1, nil)
 	fill(t, c, 1)
@@ -288,8 +288,8 @@ func TestScan_GoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A region reopens under a scan and is compacted, after its rows were written anew. Of their old cells nothing is left, so
-// that a scanner with the read point of the one that was lost would miss them.
+// A region reopens under a scan and is compacted, after its rows were written anew. Of their old cells nothing is left,
+// so that a scanner with the read point of the one that was lost would miss them.
 func TestScan_MissesNoRowThatIsWrittenAnewWhileItsRegionReopens(t *testing.T) {
 	for _, perScan := range []int{2, 3, 5, 7} {
 		for _, reversed := range []bool{false, true} {

@@ -95,7 +95,8 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// ended is the error of a scan whose context ended between two requests: without it the rows so far would look like all.
+// ended is the error of a scan whose context ended between two requests: without it the rows so far would look like
+// all.
 func (f *fetcher) ended(ctx context.Context) error {
 	return &Error{Verb: "scan", Table: f.spec.Table, Class: ErrUnavailable, Err: context.Cause(ctx)}
 }

@@ -203,8 +203,8 @@ func (b *bunch) ask(ctx context.Context, missing []int, buf []byte) (left []int,
 	return append(left, missing[n:]...), param, err
 }
 
-// take finds the cells of the rows that were asked for in a response. It returns the rows that have failed, in order, and
-// the worst reason.
+// take finds the cells of the rows that were asked for in a response. It returns the rows that have failed, in order,
+// and the worst reason.
 func (b *bunch) take(response *rpc.Response, asked []int) (failed []int, err error) {
 	results := newOutcome(response.Param, len(asked))
 	cells := wire.NewCellIter(response.Cells)

@@ -14,12 +14,13 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/wire"
 )
 
-// locator knows where the regions of tables are, as far as somebody needed them: a region is looked up in hbase:meta by a
-// row of it, together with those behind it.
+// locator knows where the regions of tables are, as far as somebody needed them: a region is looked up in hbase:meta by
+// a row of it, together with those behind it.
 //
-// Those who need a row that is not known, or whose region has turned out to be wrong, wait for the table's next round. A
-// round looks up what all who wait by then need, one scan at a time, and there is a pause between rounds, which grows
-// while there is something that they do not find: however many writers find at once that a region has no server, hbase:meta is hardly busier.
+// Those who need a row that is not known, or whose region has turned out to be wrong, wait for the table's next round.
+// A round looks up what all who wait by then need, one scan at a time, and there is a pause between rounds, which grows
+// while there is something that they do not find: however many writers find at once that a region has no server,
+// hbase:meta is hardly busier.
 type locator struct {
 	cfg  *Config
 	reg  registry
@@ -210,9 +211,9 @@ const (
 	calm = time.Second
 )
 
-// lookup looks up one region with its neighbours, on behalf of somebody who may be gone by now, and hence not with their
-// context. It tries once: who waits knows whether there is time for more. It ends before the attempt of who waits for it, to
-// tell what the matter was.
+// lookup looks up one region with its neighbours, on behalf of somebody who may be gone by now, and hence not with
+// their context. It tries once: who waits knows whether there is time for more. It ends before the attempt of who waits
+// for it, to tell what the matter was.
 func (l *locator) lookup(t *table, w *want, fresh map[*Region]bool) (*Region, error) {
 	ctx, cancel := context.WithTimeout(l.pool.life, l.cfg.RPCTimeout*3/4)
 	defer cancel()
@@ -280,8 +281,8 @@ func (l *locator) load(ctx context.Context, name string, w *want) (found []*Regi
 }
 
 // list returns the regions of a table that hbase:meta has in a range of its rows, at most so many unless limit is 0.
-// whole says that there are no more. With a limit, neighbours that come along end at a row that cannot be read: it is the matter of those
-// who want that region.
+// whole says that there are no more. With a limit, neighbours that come along end at a row that cannot be read: it is
+// the matter of those who want that region.
 func (l *locator) list(
 	ctx context.Context, table wire.TableName, start, stop []byte, limit int,
 ) (found []*Region, whole bool, err error) {

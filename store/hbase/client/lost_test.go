@@ -27,8 +27,8 @@ func (l *lossy) Read(b []byte) (int, error) {
 }
 
 // The answer to an increment is lost, and until it is repeated others count on, and the table is flushed. A server that
-// recognizes the repetition answers what it finds of the cell as it was then, which is the number in the file before: one
-// that somebody has already.
+// recognizes the repetition answers what it finds of the cell as it was then, which is the number in the file before:
+// one that somebody has already.
 func TestIncrement_GivesNoNumberTwiceWhenAnswersAreLost(t *testing.T) {
 	others := dial(t, nil)
 	at := client.Coord{Table: table(t, others), Row: []byte("row"), Family: "f", Qualifier: []byte("n")}

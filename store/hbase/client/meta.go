@@ -16,8 +16,8 @@ var errNoRegions = errors.New("table has no regions at the moment")
 type metaRow map[string][]byte
 
 // region makes a Region of a row, and tells its table, which is none for what serves no rows of its own: a replica, or
-// a region that was split, which stays in the table until its daughters need none of its files. The row's values are its
-// own: see metaAssembler.
+// a region that was split, which stays in the table until its daughters need none of its files. The row's values are
+// its own: see metaAssembler.
 func (row metaRow) region() (region *Region, of wire.TableName, err error) {
 	info, err := wire.ParseStoredRegionInfo(row[wire.MetaRegionInfo])
 	if err != nil {
@@ -49,8 +49,8 @@ func serves(state string) bool {
 	}
 }
 
-// scanMeta calls yield for each row of hbase:meta that a scan finds, about limit at most unless that is 0. The values of
-// a row are valid until yield returns. A failure makes the next scan ask the registry where hbase:meta is.
+// scanMeta calls yield for each row of hbase:meta that a scan finds, about limit at most unless that is 0. The values
+// of a row are valid until yield returns. A failure makes the next scan ask the registry where hbase:meta is.
 func (l *locator) scanMeta(ctx context.Context, scan *wire.Scan, limit int, yield func(metaRow) error) error {
 	known := l.meta.Load()
 	if known == nil {
@@ -74,8 +74,8 @@ func (l *locator) scanMeta(ctx context.Context, scan *wire.Scan, limit int, yiel
 // metaRows is the number of rows asked for at a time.
 const metaRows = 2000
 
-// scanMetaOn runs one scanner to its end, or until it has found so many rows as scanMeta. All rows are of one view of the
-// table.
+// scanMetaOn runs one scanner to its end, or until it has found so many rows as scanMeta. All rows are of one view of
+// the table.
 func scanMetaOn(ctx context.Context, conn *rpc.Conn, scan *wire.Scan, limit int, yield func(metaRow) error) error {
 	rows := metaAssembler{yield: yield}
 	var answer wire.ScanResponse

@@ -104,9 +104,9 @@ func (r *rpcRegistry) askOne(ctx context.Context, addr, method string, parse fun
 const askAfter = 500 * time.Millisecond
 
 // askInTurn puts a question to one server after the other until one answers, and returns that, or all that went wrong.
-// The next server is asked as soon as one has failed, or none has answered for askAfter or, where there is less time, for
-// the server's part of it: those that were asked before may answer still. It begins with the server that answered last,
-// whose index is in last. Each ask has to end soon after its context, and has when askInTurn returns.
+// The next server is asked as soon as one has failed, or none has answered for askAfter or, where there is less time,
+// for the server's part of it: those that were asked before may answer still. It begins with the server that answered
+// last, whose index is in last. Each ask has to end soon after its context, and has when askInTurn returns.
 func askInTurn[T any](
 	ctx context.Context, servers []string, last *atomic.Uint32, ask func(ctx context.Context, addr string) (T, error),
 ) (T, error) {

@@ -35,8 +35,8 @@ type lookupError struct{ err error }
 func (e *lookupError) Error() string { return e.err.Error() }
 func (e *lookupError) Unwrap() error { return e.err }
 
-// decide says what to do about the failure of an attempt, which was the tried-th. jitter, from 0 to 1, spreads those who
-// failed at the same moment. It is the only place that decides so, and depends on nothing else.
+// decide says what to do about the failure of an attempt, which was the tried-th. jitter, from 0 to 1, spreads those
+// who failed at the same moment. It is the only place that decides so, and depends on nothing else.
 func decide(err error, tried int, jitter float64) decision {
 	var lookup *lookupError
 	var exception *wire.Exception

@@ -138,7 +138,8 @@ func TestLookup_ReadsNeighboursOnly(t *testing.T) {
 	}
 }
 
-// A row of hbase:meta that cannot be read stops those who want its region, and not those who want the regions before and behind it.
+// A row of hbase:meta that cannot be read stops those who want its region, and not those who want the regions before
+// and behind it.
 func TestLookup_UnreadableRowStopsNoNeighbour(t *testing.T) {
 	f, c := startFake(t, 1, func(cfg *client.Config) { cfg.OperationTimeout = 2 * time.Second }, "b", "c", "d", "e")
 	f.mu.Lock()
@@ -206,8 +207,8 @@ func TestDefaultNamespace_NeedNotBeNamed(t *testing.T) {
 	}
 }
 
-// A server is frozen, and nobody waits for it until the deadline: all give up before, without saying why. The region goes
-// elsewhere, and is found there.
+// A server is frozen, and nobody waits for it until the deadline: all give up before, without saying why. The region
+// goes elsewhere, and is found there.
 func TestCallersThatGiveUp_LeaveTheFrozenServer(t *testing.T) {
 	f, c := startFake(t, 2, nil)
 	f.mu.Lock()
@@ -292,8 +293,8 @@ func TestIdleConnections_AreClosed(t *testing.T) {
 	}
 }
 
-// BenchmarkLargeTable writes batches of ten rows to as many of 100,000 regions. first-ms is what the first write takes that
-// a client makes, all-s meeting all regions once, and heap-B/region what the client keeps for each of them.
+// BenchmarkLargeTable writes batches of ten rows to as many of 100,000 regions. first-ms is what the first write takes
+// that a client makes, all-s meeting all regions once, and heap-B/region what the client keeps for each of them.
 func BenchmarkLargeTable(b *testing.B) {
 	const regions, touched = 100_000, 1000
 	f, c := startFake(b, 1, nil)

@@ -57,8 +57,8 @@ func (b *Batch) drain(p *part, blk *block) {
 	}
 }
 
-// deliver sends a block, and what fails of it again, until all of it is written. filled is the region that the block was
-// filled for. The block is the caller's.
+// deliver sends a block, and what fails of it again, until all of it is written. filled is the region that the block
+// was filled for. The block is the caller's.
 func (c *Client) deliver(ctx context.Context, table string, filled *Region, blk *block) error {
 	a := c.change("put", table, blk.Action(0).Row)
 	a.splits, a.first = true, filled

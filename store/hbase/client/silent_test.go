@@ -165,8 +165,8 @@ func inFront(first bool, a, b string) []string {
 	return []string{b, a}
 }
 
-// When nobody answers, a verb ends with its context, or its time, and says whom it has asked. Closing the client ends it
-// at once.
+// When nobody answers, a verb ends with its context, or its time, and says whom it has asked. Closing the client ends
+// it at once.
 func TestRegistry_WaitsForSilentServersNoLongerThanAsked(t *testing.T) {
 	for name, change := range map[string]func(cfg *client.Config, addr string){
 		"masters":   func(cfg *client.Config, addr string) { cfg.Masters = []string{addr} },

@@ -13,10 +13,10 @@
 // restarted one by one without losing what was acknowledged.
 //
 // Java (a JDK, 11 or later) and Maven have to be installed. Maven fetches the servers into the user's cache directory
-// once per machine and version. Where Java or Maven is missing, or the time of go test is nearly over, tests are skipped
-// with a line that says so, or fail when the environment variable CI is set; with -short they are skipped; everything else
-// that goes wrong fails the test. Every process ends with its
-// test, or with the test binary if that dies first, and the ends of the logs are printed where the test failed.
+// once per machine and version. Where Java or Maven is missing, or the time of go test is nearly over, tests are
+// skipped with a line that says so, or fail when the environment variable CI is set; with -short they are skipped;
+// everything else that goes wrong fails the test. Every process ends with its test, or with the test binary if that
+// dies first, and the ends of the logs are printed where the test failed.
 package hbasetest
 
 import (
@@ -34,8 +34,8 @@ import (
 // far above what a busy machine needs, because it only decides how soon a broken test ends.
 const patience = 3 * time.Minute
 
-// leftForOthers is how much of the time that go test gives to a package there must be for a test with HBase: it may take a part
-// of that, and those that come after it want some.
+// leftForOthers is how much of the time that go test gives to a package there must be for a test with HBase: it may
+// take a part of that, and those that come after it want some.
 const leftForOthers = 4 * time.Minute
 
 // Available returns nil if HBase can be run on this machine, and otherwise an error that says in one line what is
@@ -49,8 +49,8 @@ func Available() error {
 	return nil
 }
 
-// Require skips the test with -short, and as child.Skip does if HBase is not Available or there is too little time left.
-// Whatever starts a server calls it first.
+// Require skips the test with -short, and as child.Skip does if HBase is not Available or there is too little time
+// left. Whatever starts a server calls it first.
 func Require(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -46,8 +46,8 @@ func (p *Process) Log() string {
 	return string(content)
 }
 
-// CPU is the processor time that the present run of the process has used so far. It is known on Linux only; elsewhere it
-// is 0.
+// CPU is the processor time that the present run of the process has used so far. It is known on Linux only; elsewhere
+// it is 0.
 func (p *Process) CPU() time.Duration {
 	p.t.Helper()
 	p.mustRun("measure")

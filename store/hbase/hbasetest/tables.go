@@ -75,8 +75,8 @@ func (c *Cluster) Scan(table string) []Cell {
 	return cells
 }
 
-// RowsRead is how many rows the regions of a table have met so far, for gets and scans, whether they were sent or a filter
-// passed over them.
+// RowsRead is how many rows the regions of a table have met so far, for gets and scans, whether they were sent or a
+// filter passed over them.
 func (c *Cluster) RowsRead(table string) int {
 	c.t.Helper()
 	lines, err := c.sys.client.ask("reads " + table)

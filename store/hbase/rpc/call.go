@@ -191,8 +191,8 @@ func (c *Conn) finish(k *call, out outcome) (response *Response, sent bool, err 
 	return out.response, true, nil
 }
 
-// recycle keeps a call that has got its response for another one: reader and writer have let go of it. Calls that end in
-// any other way are left to the garbage collector.
+// recycle keeps a call that has got its response for another one: reader and writer have let go of it. Calls that end
+// in any other way are left to the garbage collector.
 func (c *Conn) recycle(k *call) {
 	if k.timer != nil {
 		k.timer.Stop()
@@ -219,8 +219,8 @@ func (c *Conn) abandon(k *call, reason error) (response *Response, sent bool, er
 	return nil, sent, reason
 }
 
-// writeGrace bounds the wait for the end of a write by somebody whose context has ended. They cannot let go of the pieces
-// before, and the connection cannot do without them.
+// writeGrace bounds the wait for the end of a write by somebody whose context has ended. They cannot let go of the
+// pieces before, and the connection cannot do without them.
 const writeGrace = time.Second
 
 // settle waits until the writer has no use for the pieces of a call any more, and reports whether the server may have

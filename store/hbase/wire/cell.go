@@ -125,8 +125,8 @@ func (it *CellIter) Next() bool {
 	return true
 }
 
-// Skip moves over the next n cells, of which it reads nothing but the lengths, and returns them as a block of their own.
-// false means that there are not so many, or a fault that Err tells.
+// Skip moves over the next n cells, of which it reads nothing but the lengths, and returns them as a block of their
+// own. false means that there are not so many, or a fault that Err tells.
 func (it *CellIter) Skip(n int) (block []byte, ok bool) {
 	start := it.pos
 	for range n {

@@ -47,8 +47,9 @@ func MetaLookup(table TableName, row []byte) (start, stop []byte) {
 	return start, []byte(text + ",,")
 }
 
-// cutForMeta cuts a row to the length at which a bound made of it is as long as a row of hbase:meta may be. A region cannot
-// start with so many bytes, as its own row there has an id behind them: so none starts between the row and what is left of it.
+// cutForMeta cuts a row to the length at which a bound made of it is as long as a row of hbase:meta may be. A region
+// cannot start with so many bytes, as its own row there has an id behind them: so none starts between the row and what
+// is left of it.
 func cutForMeta(table string, row []byte) []byte {
 	return row[:min(len(row), MaxRow-len(table)-len(",,:"))]
 }
