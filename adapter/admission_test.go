@@ -42,11 +42,13 @@ func TestWrite_AdmissionByHeaders(t *testing.T) {
 		{"PUT", "PUT", headers{"Content-Type", typeV1}, v1, 405, "unknown"},
 		{"no headers at all", "POST", nil, v1, 415, "unknown"},
 		{"another media type", "POST", headers{"Content-Type", "application/json"}, v1, 415, "unknown"},
-		{"another message", "POST", headers{"Content-Type", typeV1 + ";proto=io.prometheus.write.v3.Request"}, v1, 415, "unknown"},
+		{"another message", "POST", headers{"Content-Type", typeV1 + ";proto=io.prometheus.write.v3.Request"}, v1, 415,
+			"unknown"},
 		{"a bad parameter", "POST", headers{"Content-Type", typeV1 + ";proto"}, v1, 415, "unknown"},
 		{"gzip", "POST", headers{"Content-Type", typeV1, "Content-Encoding", "gzip"}, v1, 415, "1.0"},
 		{"zstd", "POST", headers{"Content-Type", typeV2, "Content-Encoding", "zstd"}, v2, 415, "2.0"},
-		{"two encodings", "POST", headers{"Content-Type", typeV1, "Content-Encoding", "snappy", "Content-Encoding", "gzip"}, v1, 415, "1.0"},
+		{"two encodings", "POST", headers{"Content-Type", typeV1, "Content-Encoding", "snappy", "Content-Encoding", "gzip"},
+			v1, 415, "1.0"},
 
 		{"not snappy", "POST", headers{"Content-Type", typeV1}, []byte("hello"), 400, "1.0"},
 		{"not protobuf", "POST", headers{"Content-Type", typeV1}, snappy.Encode(nil, []byte("hello")), 400, "1.0"},
@@ -85,7 +87,8 @@ func TestWrite_AdmissionByHeaders(t *testing.T) {
 }
 
 func TestWrite_SizeLimits(t *testing.T) {
-	big := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{up(make([]prompb.Sample, 2000)...)}} // 4 kB, deflated 200 B
+	// 4 kB, deflated 200 B
+	big := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{up(make([]prompb.Sample, 2000)...)}}
 	noise := make([]byte, 5000)
 	for i := range noise {
 		noise[i] = byte(i * i >> 3)

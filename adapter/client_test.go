@@ -18,7 +18,8 @@ type addressKey struct{}
 // from serves a request as one that came from an address.
 func (s *server) from(t *testing.T, address, path string, body []byte) *httptest.ResponseRecorder {
 	t.Helper()
-	r := httptest.NewRequestWithContext(context.WithValue(t.Context(), addressKey{}, address), http.MethodPost, path, bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(context.WithValue(t.Context(), addressKey{}, address), http.MethodPost, path,
+		bytes.NewReader(body))
 	r.Header.Set("Content-Type", typeV1)
 	r.Header.Set("X-Forwarded-For", "192.0.2.99") // which anyone can write
 	r.RemoteAddr = address

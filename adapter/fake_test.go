@@ -39,7 +39,8 @@ type fakeAppender struct {
 
 func (a *fakeAppender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
 	result := mapping.WriteResult{
-		Written: len(req.Samples), Histograms: len(req.Histograms), Exemplars: mapping.ExemplarResult{Written: len(req.Exemplars)},
+		Written: len(req.Samples), Histograms: len(req.Histograms),
+		Exemplars: mapping.ExemplarResult{Written: len(req.Exemplars)},
 	}
 	if a.before != nil {
 		var err error
@@ -90,7 +91,8 @@ type fakeQuerier struct {
 	closed int
 }
 
-func (q *fakeQuerier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, ms []*labels.Matcher) (query.SeriesSet, error) {
+func (q *fakeQuerier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool,
+	ms []*labels.Matcher) (query.SeriesSet, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asked = append(q.asked, fmt.Sprint(mint, maxt, labelsOnly, ms))
@@ -176,7 +178,8 @@ func newServer(t testing.TB, change func(*adapter.Config)) *server {
 // newStartingServer is newServer, not ready yet.
 func newStartingServer(t testing.TB, change func(*adapter.Config)) *server {
 	t.Helper()
-	s := &server{appender: &fakeAppender{}, querier: &fakeQuerier{}, registry: prometheus.NewRegistry(), log: &bytes.Buffer{}}
+	s := &server{appender: &fakeAppender{}, querier: &fakeQuerier{}, registry: prometheus.NewRegistry(),
+		log: &bytes.Buffer{}}
 	c := adapter.Config{
 		Appender: s.appender, Querier: s.querier, Registerer: s.registry, Gatherer: s.registry,
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: s.log}, nil)), Version: "1.2.3",

@@ -54,9 +54,12 @@ func TestRead_TakesItsMemoryFromTheBudget(t *testing.T) {
 		{name: "few, streamed", series: few, form: formStreamed, want: 200},
 		{name: "many", series: many, form: formSamples, want: 400, text: "--query.max-memory-bytes"},
 		{name: "many, streamed", series: many, form: formStreamed, want: 200},
-		{name: "few, and others hold all", series: few, others: 64 << 20, form: formSamples, want: 503, text: "--query.max-total-memory-bytes"},
-		{name: "few, streamed, and others hold all", series: few, others: 64 << 20, form: formStreamed, want: 503, text: "--query.max-total-memory-bytes"},
-		{name: "few, and others hold all that is for large ones", series: few, others: 55 << 20, form: formSamples, want: 200},
+		{name: "few, and others hold all", series: few, others: 64 << 20, form: formSamples, want: 503,
+			text: "--query.max-total-memory-bytes"},
+		{name: "few, streamed, and others hold all", series: few, others: 64 << 20, form: formStreamed, want: 503,
+			text: "--query.max-total-memory-bytes"},
+		{name: "few, and others hold all that is for large ones", series: few, others: 55 << 20, form: formSamples,
+			want: 200},
 		{name: "a failing store", series: many, err: store.ErrCorrupt, form: formStreamed, want: 500, text: "corrupt"},
 	} {
 		q.series, q.err = c.series, c.err

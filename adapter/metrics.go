@@ -57,11 +57,12 @@ func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads *fair.Pla
 	}
 
 	m := &metrics{
-		writeRequests:   counters("write_requests_total", "Remote-write requests answered.", "version", "code"),
-		writeDuration:   durations("write_request_duration_seconds", "Time to answer a remote-write request.", "version"),
-		writeRetries:    counter("write_retried_requests_total", "Remote-write requests that were marked as sent again."),
-		writeBytes:      counter("write_received_bytes_total", "Bytes of remote-write bodies, compressed."),
-		writeSamples:    counter("write_samples_total", "Samples of remote-write requests that were stored, exact repeats included."),
+		writeRequests: counters("write_requests_total", "Remote-write requests answered.", "version", "code"),
+		writeDuration: durations("write_request_duration_seconds", "Time to answer a remote-write request.", "version"),
+		writeRetries:  counter("write_retried_requests_total", "Remote-write requests that were marked as sent again."),
+		writeBytes:    counter("write_received_bytes_total", "Bytes of remote-write bodies, compressed."),
+		writeSamples: counter("write_samples_total",
+			"Samples of remote-write requests that were stored, exact repeats included."),
 		writeHistograms: counter("write_histograms_total", "Native histograms stored, exact repeats included."),
 		writeRefused: counters("write_refused_samples_total",
 			"Samples and native histograms that were refused for good.", "reason"),

@@ -57,7 +57,8 @@ func (b bodyReader) gunzip(packed []byte) (content []byte, refused *reply) {
 	zr, err := gzip.NewReader(bytes.NewReader(packed))
 	if err == nil {
 		content, refused, err = b.readAll(nil, zr, &reply{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf(
-			"the body inflates to more than the %d bytes that %s allows: send fewer points at a time, or allow more", b.limit, b.flag)})
+			"the body inflates to more than the %d bytes that %s allows: send fewer points at a time, or allow more", b.limit,
+			b.flag)})
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		bad := badRequest(fmt.Sprintf("inflate the body: %v", err))

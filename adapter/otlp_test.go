@@ -81,7 +81,8 @@ func TestBufferOTLP_TakesTheMemoryOfWhatIsUnmarshalled(t *testing.T) {
 	// Two at a time: each may have 5 MB, both together may not.
 	inside = func() {
 		inside = nil
-		if answer := post(points(20_000), "", protobuf); answer.Code != 503 || !strings.Contains(answer.Body.String(), "overloaded") {
+		if answer := post(points(20_000), "", protobuf); answer.Code != 503 ||
+			!strings.Contains(answer.Body.String(), "overloaded") {
 			t.Errorf("beside another: got %d %q, want 503", answer.Code, answer.Body)
 		}
 	}

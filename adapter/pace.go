@@ -22,7 +22,8 @@ func (h *Handler) pace(w http.ResponseWriter, r *http.Request) *http.Request {
 		return r
 	}
 	b := &pacedBody{
-		ReadCloser: r.Body, control: http.NewResponseController(w), least: h.config.Write.LeastTime, end: time.Now().Add(bodyTime),
+		ReadCloser: r.Body, control: http.NewResponseController(w), least: h.config.Write.LeastTime,
+		end: time.Now().Add(bodyTime),
 	}
 	b.move()
 	r = r.WithContext(r.Context())

@@ -84,7 +84,8 @@ func (h *Handler) read(r *http.Request, out *responseWriter) (form string, answe
 	err := h.reads.Enter(ctx, held.client)
 	h.metrics.readWaiting.Dec()
 	if err != nil {
-		refused := replyToRead(ctx, fmt.Errorf("wait for other reads, %s allows %d: %w", flagMaxConcurrentReads, h.reads.Most(), err))
+		refused := replyToRead(ctx, fmt.Errorf("wait for other reads, %s allows %d: %w", flagMaxConcurrentReads,
+			h.reads.Most(), err))
 		return "unknown", &refused
 	}
 	defer h.reads.Leave(held.client)
@@ -157,7 +158,8 @@ func (h *Handler) warn(set query.SeriesSet) {
 
 // sendSamples answers in the SAMPLES form, which is whole before its first byte is sent, and in memory until then:
 // deflated.
-func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
+func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wire.ReadQuery,
+	out *responseWriter) error {
 	samples := 0
 	b.samples.Take = func(bytes int64) error { return budget.From(ctx).Take(ctx, bytes) }
 	b.samples.Reset()
@@ -208,7 +210,8 @@ func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wir
 }
 
 // streamChunks answers in the streamed form: memory for a frame, however long the answer is.
-func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wire.ReadQuery, out *responseWriter) error {
+func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wire.ReadQuery,
+	out *responseWriter) error {
 	account := budget.From(ctx)
 	if err := account.Take(ctx, heldBack); err != nil {
 		return err

@@ -327,7 +327,8 @@ func TestRead_CancelStopsTheSelect(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/api/v1/read", bytes.NewReader(readBlock(t, form, all())))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/api/v1/read",
+				bytes.NewReader(readBlock(t, form, all())))
 			if err != nil {
 				t.Fatal(err)
 			}

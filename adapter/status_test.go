@@ -60,7 +60,8 @@ func TestWrite_ABodyThatIsCutMayBeSentAgain(t *testing.T) {
 	}
 	defer conn.Close()
 	body := block(t, marshaler(oneV1()))
-	fmt.Fprintf(conn, "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", typeV1, len(body)+1, body)
+	fmt.Fprintf(conn, "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", typeV1,
+		len(body)+1, body)
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,8 @@ func trickle(t *testing.T, s *server, path string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: 1000000\r\n\r\nx", path, typeV1); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: 1000000\r\n\r\nx",
+		path, typeV1); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -33,7 +34,8 @@ func trickle(t *testing.T, s *server, path string) net.Conn {
 // awaitInFlight returns when so many bytes of requests under way are counted.
 func (s *server) awaitInFlight(t *testing.T, bytes float64) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); s.metric(t, "promtsd_write_in_flight_bytes") < bytes; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.metric(t,
+		"promtsd_write_in_flight_bytes") < bytes; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%v bytes are counted after a minute, want %v", s.metric(t, "promtsd_write_in_flight_bytes"), bytes)
 		}
@@ -107,7 +109,8 @@ func TestBodies_HaveALeastRate(t *testing.T) {
 			t.Errorf("%s: a body that stops: %v, %v; want 503", path, response, err)
 		}
 	}
-	for end := time.Now().Add(time.Minute); s.metric(t, "promtsd_write_in_flight_bytes") > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.metric(t,
+		"promtsd_write_in_flight_bytes") > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the memory is held for a minute")
 		}
@@ -121,7 +124,9 @@ func TestBodies_HaveALeastRate(t *testing.T) {
 	defer conn.Close()
 	answers := bufio.NewReader(conn)
 	for range 2 {
-		if _, err := fmt.Fprintf(conn, "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", typeV1, len(body)); err != nil {
+		if _,
+			err := fmt.Fprintf(conn, "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n",
+			typeV1, len(body)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(least / 3)

@@ -75,7 +75,8 @@ func TestDrain_RefusesNewRequestsAndFinishesOld(t *testing.T) {
 	for _, path := range []string{"/api/v1/write", "/api/v1/read"} {
 		code, header, _ := s.post(t, path, body)
 		if code != 503 || header.Get("Retry-After") == "" {
-			t.Errorf("%s: got status %d, Retry-After %q while draining, want 503 with one", path, code, header.Get("Retry-After"))
+			t.Errorf("%s: got status %d, Retry-After %q while draining, want 503 with one", path, code,
+				header.Get("Retry-After"))
 		}
 	}
 	close(leave)

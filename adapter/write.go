@@ -209,7 +209,8 @@ func (r *refusal) text() string {
 		line := example.Error()
 		if len(line) > maxExampleBytes {
 			// The series stands first, and the limit last.
-			line = strings.ToValidUTF8(line[:maxExampleBytes/3], "") + "…" + strings.ToValidUTF8(line[len(line)-maxExampleBytes/3*2:], "")
+			line = strings.ToValidUTF8(line[:maxExampleBytes/3], "") + "…" +
+				strings.ToValidUTF8(line[len(line)-maxExampleBytes/3*2:], "")
 		}
 		if b.Len()+1+len(line) > maxRefusalBytes {
 			break

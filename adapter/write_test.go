@@ -116,7 +116,8 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 		{name: "1.0 metadata alone", v1: &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{
 			{MetricFamilyName: "up", Help: "x"}, {}}},
 			want: 204, headers: "- - -", got: []string{"metadata of up: unknown x ", "metadata of : unknown  "}},
-		{name: "2.0 exemplars alone", v2: oneV2(writev2.TimeSeries{LabelsRefs: other, Exemplars: exemplar, Metadata: metadata}),
+		{name: "2.0 exemplars alone", v2: oneV2(writev2.TimeSeries{LabelsRefs: other, Exemplars: exemplar,
+			Metadata: metadata}),
 			want: 204, headers: "1 0 1", got: []string{"__name__=up job=x 1000:1.5", "__name__=other",
 				"exemplar of 1: 2000:1", "metadata of other: counter other "}},
 		{name: "2.0 exemplars refused", v2: oneV2(), append: refuseExemplars, want: 400, headers: "1 0 2",
@@ -190,7 +191,8 @@ func TestWrite_RefusalTextIsCutToWhatSendersLog(t *testing.T) {
 		return result, nil
 	}
 	_, _, text := s.post(t, "/api/v1/write", block(t, oneV1()), "Content-Type", typeV1)
-	if len(text) >= 1024 || !strings.HasPrefix(text, "refused 20 ") || strings.Count(text, "ü…ü") < 3 || strings.Count(text, "--flag") < 3 {
+	if len(text) >= 1024 || !strings.HasPrefix(text, "refused 20 ") || strings.Count(text, "ü…ü") < 3 ||
+		strings.Count(text, "--flag") < 3 {
 		t.Errorf("got %d bytes: %q", len(text), text)
 	}
 }
@@ -244,7 +246,8 @@ func TestWrite_BytesInFlightAreBounded(t *testing.T) {
 	done.Go(func() { first, _, _ = s.post(t, "/api/v1/write", body) })
 	<-entered
 	code, header, text := s.post(t, "/api/v1/write", body)
-	if code != 503 || header.Get("Retry-After") != "1" || !strings.Contains(text, "--write.max-in-flight-bytes allows 100") {
+	if code != 503 || header.Get("Retry-After") != "1" ||
+		!strings.Contains(text, "--write.max-in-flight-bytes allows 100") {
 		t.Errorf("got %d, Retry-After %q, %q; want 503 that names the limit", code, header.Get("Retry-After"), text)
 	}
 	close(leave)

@@ -166,7 +166,8 @@ func (m *CellMerger) Add(qualifier []byte, timestamp int64, value []byte) error 
 	// knows how to read.
 	single := len(qualifier) == secondsWidth || len(qualifier) == msWidth && isMs(qualifier[0])
 	if single && len(value) > 0 || len(value) > 1 {
-		return fmt.Errorf("merge cell with qualifier %x: %w: %d bytes behind its values", clip(qualifier), ErrCorrupt, len(value))
+		return fmt.Errorf("merge cell with qualifier %x: %w: %d bytes behind its values", clip(qualifier), ErrCorrupt,
+			len(value))
 	}
 	return nil
 }

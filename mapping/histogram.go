@@ -47,9 +47,11 @@ func (h Histogram) Bytes() int {
 	const empty = 256
 	switch {
 	case h.Int != nil:
-		return empty + 8*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+len(h.Int.NegativeSpans))
+		return empty + 8*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+len(
+			h.Int.NegativeSpans))
 	case h.Float != nil:
-		return empty + 8*(len(h.Float.PositiveBuckets)+len(h.Float.NegativeBuckets)+len(h.Float.PositiveSpans)+len(h.Float.NegativeSpans))
+		return empty + 8*(len(h.Float.PositiveBuckets)+len(h.Float.NegativeBuckets)+len(h.Float.PositiveSpans)+len(
+			h.Float.NegativeSpans))
 	}
 	return 0
 }

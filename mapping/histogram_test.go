@@ -39,7 +39,8 @@ func TestHistogram_ComesBackAsItWas(t *testing.T) {
 func TestParseHistogram_RefusesWhatContradictsItself(t *testing.T) {
 	spans := []histogram.Span{{Offset: 0, Length: 2}}
 	for name, h := range map[string]mapping.Histogram{
-		"count below its buckets":  {Int: &histogram.Histogram{Count: 1, PositiveSpans: spans, PositiveBuckets: []int64{1, 0}}},
+		"count below its buckets": {Int: &histogram.Histogram{Count: 1, PositiveSpans: spans,
+			PositiveBuckets: []int64{1, 0}}},
 		"a span without a bucket":  {Int: &histogram.Histogram{Count: 1, PositiveSpans: spans, PositiveBuckets: []int64{1}}},
 		"negative count":           {Float: &histogram.FloatHistogram{Count: -1}},
 		"unknown schema":           {Int: &histogram.Histogram{Schema: 77}},
@@ -55,7 +56,8 @@ func TestParseHistogram_RefusesWhatContradictsItself(t *testing.T) {
 }
 
 func TestParseHistogram_ReducesResolutionsThatPrometheusDoesNotKnow(t *testing.T) {
-	h := &histogram.Histogram{Schema: 9, Count: 3, PositiveSpans: []histogram.Span{{Offset: 1, Length: 2}}, PositiveBuckets: []int64{1, 1}}
+	h := &histogram.Histogram{Schema: 9, Count: 3, PositiveSpans: []histogram.Span{{Offset: 1, Length: 2}},
+		PositiveBuckets: []int64{1, 1}}
 	for name, h := range map[string]mapping.Histogram{"integers": {Int: h.Copy()}, "floats": {Float: h.ToFloat(nil)}} {
 		got, _, err := mapping.ParseHistogram(message(t, h, 1))
 		if err != nil {
@@ -76,7 +78,8 @@ func asFloat(h mapping.Histogram) *histogram.FloatHistogram {
 
 func TestAppendStored_RefusesWhatIsTooLarge(t *testing.T) {
 	h := mapping.Histogram{Float: &histogram.FloatHistogram{PositiveBuckets: make([]float64, mapping.MaxHistogramBytes/8)}}
-	if _, err := h.AppendStored(nil); !errors.Is(err, mapping.ErrInvalid) || !strings.Contains(err.Error(), "fewer buckets") {
+	if _, err := h.AppendStored(nil); !errors.Is(err, mapping.ErrInvalid) ||
+		!strings.Contains(err.Error(), "fewer buckets") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -208,7 +208,8 @@ const (
 
 // SampleReasons are all reasons for which samples and native histograms are refused.
 var SampleReasons = []Reason{
-	ReasonInvalidLabels, ReasonLabelLimit, ReasonTimestamp, ReasonInfinity, ReasonUIDsExhausted, ReasonNewNames, ReasonActiveSeries,
+	ReasonInvalidLabels, ReasonLabelLimit, ReasonTimestamp, ReasonInfinity, ReasonUIDsExhausted, ReasonNewNames,
+	ReasonActiveSeries,
 	ReasonUIDDamaged, ReasonHistogram, ReasonMalformed,
 }
 

@@ -137,7 +137,8 @@ func TestChunkEncoder_HistogramsComeBack(t *testing.T) {
 				fallthrough
 			default:
 				p.AppendHistogram(at, mapping.Histogram{Int: h})
-				want = append(want, fmt.Sprint(at, "int", h.Count, h.Sum, h.PositiveBuckets, h.CounterResetHint == histogram.GaugeType))
+				want = append(want, fmt.Sprint(at, "int", h.Count, h.Sum, h.PositiveBuckets,
+					h.CounterResetHint == histogram.GaugeType))
 			}
 		}
 		var got []string
@@ -156,7 +157,8 @@ func TestChunkEncoder_HistogramsComeBack(t *testing.T) {
 				case chunkenc.ValHistogram:
 					at, h := it.AtHistogram(nil)
 					h = h.Compact(0)
-					got = append(got, fmt.Sprint(at, "int", h.Count, h.Sum, h.PositiveBuckets, h.CounterResetHint == histogram.GaugeType))
+					got = append(got, fmt.Sprint(at, "int", h.Count, h.Sum, h.PositiveBuckets,
+						h.CounterResetHint == histogram.GaugeType))
 				case chunkenc.ValFloatHistogram:
 					at, h := it.AtFloatHistogram(nil)
 					own := tsdbutil.GenerateTestHistogram(int64(h.ZeroCount) - 2)

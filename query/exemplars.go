@@ -177,7 +177,10 @@ func (r *exemplarReader) results() []exemplar.QueryResult {
 			results = append(results, exemplar.QueryResult{SeriesLabels: s.Labels, Exemplars: r.found[i]})
 		}
 	}
-	slices.SortStableFunc(results, func(a, b exemplar.QueryResult) int { return labels.Compare(a.SeriesLabels, b.SeriesLabels) })
+	slices.SortStableFunc(results, func(a, b exemplar.QueryResult) int {
+		return labels.Compare(a.SeriesLabels,
+			b.SeriesLabels)
+	})
 	merged := results[:0]
 	for _, result := range results {
 		if n := len(merged); n > 0 && labels.Equal(merged[n-1].SeriesLabels, result.SeriesLabels) {

@@ -73,7 +73,8 @@ func TestExemplars_FindsWhatMatches(t *testing.T) {
 		}
 		model := map[string]written{}
 		for range rapid.IntRange(0, 8).Draw(rt, "writes") {
-			ls := labels.NewBuilder(labels.EmptyLabels()).Set("__name__", rapid.SampledFrom([]string{"m", "n"}).Draw(rt, "name")).
+			ls := labels.NewBuilder(labels.EmptyLabels()).Set("__name__",
+				rapid.SampledFrom([]string{"m", "n"}).Draw(rt, "name")).
 				Set("a", value.Draw(rt, "a")).Set("b", value.Draw(rt, "b")).Labels()
 			w, ok := model[ls.String()]
 			if !ok {
@@ -128,7 +129,8 @@ func TestExemplars_FindsWhatMatches(t *testing.T) {
 			db.querier.ForcePlan(plan)
 			got, err := db.querier.Exemplars(t.Context(), mint, maxt, selectors...)
 			if err != nil || !slices.Equal(exemplarTexts(got), exemplarTexts(want)) {
-				rt.Fatalf("%s: %v, %d..%d: %v\n got %q\nwant %q", plan, selectors, mint, maxt, err, exemplarTexts(got), exemplarTexts(want))
+				rt.Fatalf("%s: %v, %d..%d: %v\n got %q\nwant %q", plan, selectors, mint, maxt, err, exemplarTexts(got),
+					exemplarTexts(want))
 			}
 		}
 	})
@@ -137,7 +139,8 @@ func TestExemplars_FindsWhatMatches(t *testing.T) {
 func TestExemplars_AreBounded(t *testing.T) {
 	db := newDatabase(t, storetest.NewMem(), nil)
 	for _, n := range []string{"1", "2"} {
-		db.writeExemplars(t, labels.FromStrings("__name__", "m", "n", n), exemplar.Exemplar{Ts: start}, exemplar.Exemplar{Ts: start + 1})
+		db.writeExemplars(t, labels.FromStrings("__name__", "m", "n", n), exemplar.Exemplar{Ts: start},
+			exemplar.Exemplar{Ts: start + 1})
 	}
 	_, ctx := withAccount(t, 1500)
 	if _, err := db.querier.Exemplars(ctx, start, start+1, named("m")); !errors.Is(err, budget.ErrTooLarge) ||
@@ -226,7 +229,8 @@ func BenchmarkExemplars(b *testing.B) {
 		var some []exemplar.Exemplar
 		for i := range 24 {
 			some = append(some, exemplar.Exemplar{
-				Ts: start + int64(i)*mapping.HourMs, Value: 1, Labels: labels.FromStrings("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
+				Ts: start + int64(i)*mapping.HourMs, Value: 1,
+				Labels: labels.FromStrings("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
 			})
 		}
 		db.writeExemplars(b, labels.FromStrings("__name__", "m", "n", fmt.Sprint(n)), some...)

@@ -30,7 +30,8 @@ func newHBaseBench(b *testing.B, asked map[string]string) *bench {
 func openHBase(t testing.TB, cluster *hbasetest.Cluster) *hbase.Store {
 	t.Helper()
 	st, err := hbase.Open(hbase.Config{
-		Client: client.Config{ZooKeeper: []string{cluster.ZK()}, ZNode: cluster.ZNode()}, Logger: slog.New(slog.DiscardHandler),
+		Client: client.Config{ZooKeeper: []string{cluster.ZK()}, ZNode: cluster.ZNode()},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,8 @@ func TestHBase_OneOfManySeriesTouchesItsOwnRows(t *testing.T) {
 	}{
 		{"one series", "cost", 24, []*labels.Matcher{name, matcher(labels.MatchEqual, "instance", "host-01234:9100")},
 			24, 24, 24 + buckets},
-		{"one series, by scans", "scan", 24, []*labels.Matcher{name, matcher(labels.MatchEqual, "instance", "host-01234:9100")},
+		{"one series, by scans", "scan", 24, []*labels.Matcher{name,
+			matcher(labels.MatchEqual, "instance", "host-01234:9100")},
 			24, 24, 2*24 + buckets},
 		// That rows which a filter passes over are counted, too:
 		{"a tenth, by scans", "scan", 1, []*labels.Matcher{name, matcher(labels.MatchEqual, "job", "job-3")},

@@ -13,7 +13,8 @@ import (
 // Series yields the series, without samples, that match and were active on a day of the range, or some of them if there
 // are more than limit; 0 is no limit. ErrLimit says that there are more than MaxSeries, unless the limit is lower.
 // Their memory is taken from the account of the context, until the set is closed.
-func (q *Querier) Series(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (SeriesSet, error) {
+func (q *Querier) Series(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (SeriesSet,
+	error) {
 	found, err := q.find(ctx, mint, maxt, limit, matchers)
 	if err != nil {
 		return nil, err

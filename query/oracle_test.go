@@ -172,7 +172,8 @@ next:
 
 var (
 	words  = []string{"a", "b", "ab", "abc", "é", "x y", "指标", "a|b", "0"}
-	values = []float64{0, math.Copysign(0, -1), 1, -1, 127, 128, -32769, 1 << 31, 1 << 40, 1 << 62, 1e300, 0.1, 1.5, 5e-324,
+	values = []float64{0, math.Copysign(0, -1), 1, -1, 127, 128, -32769, 1 << 31, 1 << 40, 1 << 62, 1e300, 0.1, 1.5,
+		5e-324,
 		math.Inf(1), math.Inf(-1), math.Float64frombits(0x7ff0000000000002), math.Float64frombits(0x7ff8000000000001),
 		math.Float64frombits(0xfff8000000abcdef)}
 )

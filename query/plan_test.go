@@ -134,7 +134,8 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 				w := genWindows(rt, genTime)
 				set, err := r.querier.SelectWindows(t.Context(), mint, maxt, query.NewWindows(w.end, w.step, w.width), ms)
 				if got, want := read(t, set, err), m.inWindows(w).answer(mint, maxt, ms...); !slices.Equal(got, want) {
-					rt.Fatalf("select %v in %+v from %d to %d by %s and %s:\n got %q\nwant %q", ms, w, mint, maxt, road, plan, got, want)
+					rt.Fatalf("select %v in %+v from %d to %d by %s and %s:\n got %q\nwant %q", ms, w, mint, maxt, road, plan, got,
+						want)
 				}
 			}
 		}

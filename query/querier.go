@@ -44,7 +44,8 @@ type Holder interface {
 	// yet, in hours with base times from one to another, both included. i is the TSUID's position; points is a point
 	// list (see mapping.AppendPoint) in order of arrival, valid until f returns. f may be called more than once for one
 	// hour. Where samples may be missing, the warnings say whose and why.
-	Held(ctx context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte)) (warnings []error)
+	Held(ctx context.Context, tsuids [][]byte, from, to uint32,
+		f func(i int, base uint32, points []byte)) (warnings []error)
 }
 
 // Querier answers Selects. It is safe for concurrent use.
@@ -79,7 +80,8 @@ func New(c Config) *Querier {
 // milliseconds. With labelsOnly it is Series without a limit. ErrLimit says that more series match than MaxSeries. The
 // memory of the series and of the samples being read is taken from the account of the context (see budget.From), until
 // the set is closed.
-func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (SeriesSet, error) {
+func (q *Querier) Select(ctx context.Context, mint, maxt int64, labelsOnly bool, matchers []*labels.Matcher) (SeriesSet,
+	error) {
 	if labelsOnly {
 		return q.Series(ctx, mint, maxt, 0, matchers)
 	}
@@ -109,7 +111,8 @@ func (q *Querier) SelectWindows(
 }
 
 // find asks the index, for about as many series as limit says, 0 for all.
-func (q *Querier) find(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (index.Result, error) {
+func (q *Querier) find(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) (index.Result,
+	error) {
 	found, err := q.Index.Select(ctx, mint, maxt, q.limits(ctx, limit), matchers...)
 	if err != nil {
 		return found, q.beyondLimits(err, matchers)

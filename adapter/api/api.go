@@ -47,7 +47,8 @@ type Config struct {
 	MaxConcurrency int           // --query.max-concurrency: queries that run at a time, others wait; default 20
 
 	// Limits that Prometheus does not have.
-	MaxQueryBytes    int // --query.max-query-bytes: length of an expression, or of all match[] of a request; default 16 KiB
+	// --query.max-query-bytes: length of an expression, or of all match[] of a request; default 16 KiB
+	MaxQueryBytes    int
 	MaxSubquerySteps int // --query.max-subquery-steps: steps of all subqueries of a query; default 1 million
 
 	// OTLP takes the samples of /api/v1/otlp/v1/metrics, which is not served if it is nil. An error of its Commit that
@@ -94,8 +95,10 @@ type Handler struct {
 
 // New returns a Handler. Close has to be called after it.
 func New(c Config) (*Handler, error) {
-	if c.Queryable == nil || c.Exemplars == nil || c.Metadata == nil || c.Cardinality == nil || c.Gatherer == nil || c.Logger == nil {
-		return nil, errors.New("make query API: Queryable, Exemplars, Metadata, Cardinality, Gatherer and Logger are required")
+	if c.Queryable == nil || c.Exemplars == nil || c.Metadata == nil || c.Cardinality == nil || c.Gatherer == nil ||
+		c.Logger == nil {
+		return nil,
+			errors.New("make query API: Queryable, Exemplars, Metadata, Cardinality, Gatherer and Logger are required")
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 2 * time.Minute

@@ -123,7 +123,8 @@ func beside(name string, at int64) storage.AOptions {
 	case "up":
 		return storage.AOptions{Metadata: metadata.Metadata{Type: model.MetricTypeGauge, Help: "Whether it is up."}}
 	case "http_requests_total":
-		opts := storage.AOptions{Metadata: metadata.Metadata{Type: model.MetricTypeCounter, Help: "Requests.", Unit: "requests"}}
+		opts := storage.AOptions{Metadata: metadata.Metadata{Type: model.MetricTypeCounter, Help: "Requests.",
+			Unit: "requests"}}
 		if at%60_000 == 0 {
 			opts.Exemplars = []exemplar.Exemplar{{Labels: labels.FromStrings("trace_id", "abc"), Value: 1, Ts: at, HasTs: true}}
 		}
@@ -309,7 +310,8 @@ func TestOTLP_BoundsWhatPointsBecome(t *testing.T) {
 		otlp.MaxBytes = 100
 		c.OTLP = otlp
 	})
-	if got := postOTLP(h, otlpBody(t, true)); got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Body.String(), "100 bytes") {
+	if got := postOTLP(h, otlpBody(t, true)); got.Code != http.StatusRequestEntityTooLarge ||
+		!strings.Contains(got.Body.String(), "100 bytes") {
 		t.Errorf("got %d %q, want 413", got.Code, got.Body)
 	}
 }

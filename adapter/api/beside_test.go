@@ -33,12 +33,14 @@ func TestHandler_ServesMetadataAndExemplars(t *testing.T) {
 		{"metadata?limit_per_metric=1&metric=up", `{"status":"success","data":{` + up + `}}`},
 		{"metadata?limit=0", `{"status":"success","data":{}}`},
 		{"metadata?metric=nosuch", `{"status":"success","data":{}}`},
-		{"targets/metadata?metric=up", `{"status":"success","data":[{"target":{},"type":"gauge","help":"Whether it is up.","unit":""}]}`},
+		{"targets/metadata?metric=up",
+			`{"status":"success","data":[{"target":{},"type":"gauge","help":"Whether it is up.","unit":""}]}`},
 		{`targets/metadata?match_target={job="api"}`, `{"status":"success","data":[]}`},
 		{"targets", `{"status":"success","data":{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}}`},
-		{"query_exemplars?query=sum(http_requests_total)&start=" + at + "&end=" + at, `{"status":"success","data":[{"seriesLabels":` +
-			`{"__name__":"http_requests_total","instance":"a:80","job":"api"},"exemplars":[{"labels":{"trace_id":"abc"},"value":"1",` +
-			`"timestamp":` + strings.TrimSuffix(at, ".000") + `}]}]}`},
+		{"query_exemplars?query=sum(http_requests_total)&start=" + at + "&end=" + at,
+			`{"status":"success","data":[{"seriesLabels":` +
+				`{"__name__":"http_requests_total","instance":"a:80","job":"api"},"exemplars":[{"labels":{"trace_id":"abc"},"value":"1",` +
+				`"timestamp":` + strings.TrimSuffix(at, ".000") + `}]}]}`},
 		{"query_exemplars?query=up", `{"status":"success","data":[]}`},
 	} {
 		path := strings.NewReplacer("{", "%7B", "}", "%7D", `"`, "%22").Replace(c.path)
@@ -46,7 +48,8 @@ func TestHandler_ServesMetadataAndExemplars(t *testing.T) {
 			t.Errorf("%s:\n got %d %s\nwant %s", c.path, got.Code, got.Body, c.want)
 		}
 	}
-	for _, path := range []string{"metadata?limit=x", "metadata?limit_per_metric=x", "targets/metadata?match_target=%7B", "query_exemplars?query=("} {
+	for _, path := range []string{"metadata?limit=x", "metadata?limit_per_metric=x", "targets/metadata?match_target=%7B",
+		"query_exemplars?query=("} {
 		if got := do(h, "GET", "/api/v1/"+path, ""); got.Code != http.StatusBadRequest {
 			t.Errorf("%s: got %d %s", path, got.Code, got.Body)
 		}
@@ -103,16 +106,19 @@ func TestHandler_AnswersAllMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for query, want := range map[string]int{"": families, "?limit=3": 3, "?limit_per_metric=1": families, "?limit=-1&limit_per_metric=0": families} {
+	for query, want := range map[string]int{"": families, "?limit=3": 3, "?limit_per_metric=1": families,
+		"?limit=-1&limit_per_metric=0": families} {
 		account := b.Open()
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(budget.NewContext(t.Context(), account), "GET", "/api/v1/metadata"+query, nil))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(budget.NewContext(t.Context(), account), "GET", "/api/v1/metadata"+
+			query, nil))
 		account.Close()
 		var got struct {
 			Status string
 			Data   map[string][]metadata.Metadata
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got.Status != "success" || len(got.Data) != want {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got.Status != "success" ||
+			len(got.Data) != want {
 			t.Errorf("%q: got %d, %d families, %v", query, w.Code, len(got.Data), err)
 		}
 	}
@@ -121,7 +127,8 @@ func TestHandler_AnswersAllMetadata(t *testing.T) {
 // An answer that cannot be ended is no whole one.
 func TestHandler_BreaksOffMetadata(t *testing.T) {
 	h := newHandler(t, func(c *api.Config) { c.Metadata = many{1, errors.New("lost")} })
-	if got := do(h, "GET", "/api/v1/metadata", ""); got.Code != http.StatusUnprocessableEntity || strings.Contains(got.Body.String(), "success") {
+	if got := do(h, "GET", "/api/v1/metadata", ""); got.Code != http.StatusUnprocessableEntity ||
+		strings.Contains(got.Body.String(), "success") {
 		t.Errorf("an error at the beginning: got %d %s", got.Code, got.Body)
 	}
 	h = newHandler(t, func(c *api.Config) { c.Metadata = many{1000, errors.New("lost")} })

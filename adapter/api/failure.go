@@ -57,7 +57,8 @@ func note(ctx context.Context, err error) error {
 func withFailures(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var noted error
-		serve(&failureWriter{ResponseWriter: w, noted: &noted}, r.WithContext(context.WithValue(r.Context(), failureKey{}, &noted)))
+		serve(&failureWriter{ResponseWriter: w, noted: &noted},
+			r.WithContext(context.WithValue(r.Context(), failureKey{}, &noted)))
 	}
 }
 

@@ -73,7 +73,8 @@ func TestHandler_TellsWhatMayPassFromWhatMayNot(t *testing.T) {
 			config.Metadata, config.Cardinality = failing{c.err}, failing{c.err}
 		})
 		for _, path := range []string{
-			"query?query=up", "query_range?query=up&start=0&end=1&step=1", "series?match[]=up", "series?match[]=up&match[]=a", "labels",
+			"query?query=up", "query_range?query=up&start=0&end=1&step=1", "series?match[]=up", "series?match[]=up&match[]=a",
+			"labels",
 			"labels?match[]=up&match[]=a", "label/a/values", "label/a/values?match[]=up&match[]=a", "status/tsdb",
 			"query_exemplars?query=up", "metadata", "metadata?metric=up", "targets/metadata",
 		} {
@@ -97,7 +98,8 @@ func TestHandler_EndsWhateverLastsTooLong(t *testing.T) {
 		c.Queryable, c.Cardinality = promstore.New(promstore.Config{Querier: hanging{}}), hanging{}
 	})
 	for _, path := range []string{
-		"/api/v1/query?query=up", "/api/v1/series?match[]=up", "/api/v1/labels", "/api/v1/label/a/values", "/api/v1/status/tsdb",
+		"/api/v1/query?query=up", "/api/v1/series?match[]=up", "/api/v1/labels", "/api/v1/label/a/values",
+		"/api/v1/status/tsdb",
 		"/federate?match[]=up",
 	} {
 		r := httptest.NewRequest("GET", path, nil)

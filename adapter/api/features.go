@@ -49,8 +49,9 @@ func (e enabledFeatures) parser() parser.Options {
 func (e enabledFeatures) registry(c Config) features.Collector {
 	r := features.NewRegistry()
 	for name, can := range map[string]bool{
-		"admin": false, "lifecycle": false, "search": false, "remote_write_receiver": true, "otlp_write_receiver": c.OTLP != nil,
-		"label_values_match": true, "query_warnings": true, "query_stats": true, "time_range_series": true,
+		"admin": false, "lifecycle": false, "search": false, "remote_write_receiver": true,
+		"otlp_write_receiver": c.OTLP != nil,
+		"label_values_match":  true, "query_warnings": true, "query_stats": true, "time_range_series": true,
 		"time_range_labels": true, "exclude_alerts": true,
 	} {
 		r.Set(features.API, name, can)

@@ -69,7 +69,8 @@ func TestFederate_ExposesHistograms(t *testing.T) {
 			"native": tsdbutil.GenerateTestFloatHistogram(1), "custom": tsdbutil.GenerateTestCustomBucketsFloatHistogram(1),
 			"gauge": tsdbutil.GenerateTestGaugeFloatHistogram(1),
 		} {
-			if _, err := app.Append(0, labels.FromStrings("__name__", name), 0, dataEnd, 0, nil, sample, storage.AOptions{}); err != nil {
+			if _, err := app.Append(0, labels.FromStrings("__name__", name), 0, dataEnd, 0, nil, sample,
+				storage.AOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -78,7 +79,8 @@ func TestFederate_ExposesHistograms(t *testing.T) {
 		}
 	})
 	federate := func(accept string) *dto.MetricFamily {
-		r := httptest.NewRequest("GET", "/federate?"+url.Values{"match[]": {`{__name__=~"native|custom|gauge|up"}`}}.Encode(), nil)
+		r := httptest.NewRequest("GET", "/federate?"+url.Values{"match[]": {`{__name__=~"native|custom|gauge|up"}`}}.Encode(),
+			nil)
 		r.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
 		h.Federate(w, r)

@@ -67,7 +67,8 @@ func (h *Handler) federate(w http.ResponseWriter, r *http.Request) {
 			h.config.Logger.Warn("samples may be missing in the answer to a federation", "warnings", warnings.AsErrors())
 		})
 	}
-	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
+	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim),
+		expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
 	if err := encodeFamilies(expfmt.NewEncoder(w, format), format, latest); err != nil && r.Context().Err() == nil {

@@ -57,7 +57,10 @@ func (emptySet) Close()            {}
 // ones are answered meanwhile. Those of one client leave places to large ones of others.
 func TestHandler_AnswersSmallQueriesBesideLargeOnes(t *testing.T) {
 	large := min(15, max(4, 2*runtime.GOMAXPROCS(0)))
-	t.Run("of many clients", func(t *testing.T) { testLargeQueries(t, func(i int) string { return fmt.Sprint(i) }, large) })
+	t.Run("of many clients", func(t *testing.T) {
+		testLargeQueries(t, func(i int) string { return fmt.Sprint(i) },
+			large)
+	})
 	t.Run("of one client", func(t *testing.T) { testLargeQueries(t, func(int) string { return "" }, large*3/4) })
 }
 
@@ -75,7 +78,8 @@ func testLargeQueries(t *testing.T, client func(i int) string, running int) {
 		account := b.Open()
 		defer account.Close()
 		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(mapping.WithSender(budget.NewContext(t.Context(), account), client), "GET", "/api/v1/query?"+query, nil)
+		r := httptest.NewRequestWithContext(mapping.WithSender(budget.NewContext(t.Context(), account), client), "GET",
+			"/api/v1/query?"+query, nil)
 		h.ServeHTTP(w, r)
 		return w
 	}

@@ -56,7 +56,8 @@ func TestHandler_LabelsOfMoreSeriesThanAllowed(t *testing.T) {
 		}
 		cut := slices.Equal(answer.Warnings, []string{"results truncated due to limit"})
 		if len(answer.Data) != c.want || cut != c.cut {
-			t.Errorf("%s: got %d %.200s with warnings %q, want %d", c.path, len(answer.Data), answer.Data, answer.Warnings, c.want)
+			t.Errorf("%s: got %d %.200s with warnings %q, want %d", c.path, len(answer.Data), answer.Data, answer.Warnings,
+				c.want)
 		}
 	}
 	if got := do(h, "GET", "/api/v1/status/tsdb?limit=1", ""); !strings.Contains(got.Body.String(), `"numSeries":1004,`) ||

@@ -33,7 +33,8 @@ func TestHandler_TakesItsMemoryFromTheAccount(t *testing.T) {
 	for _, path := range []string{
 		"query?time=1795262400&query=up", "query?time=1795262400&query=up[1h]", "query?time=1795262400&query=max(up)",
 		"query_range?query=up&start=1795262000&end=1795262400&step=60",
-		"series?match[]=up", "labels", "label/job/values", "status/tsdb", "query_exemplars?query=http_requests_total", "metadata",
+		"series?match[]=up", "labels", "label/job/values", "status/tsdb", "query_exemplars?query=http_requests_total",
+		"metadata",
 		"query?query=" + steps, "/federate?match[]=up",
 	} {
 		if !strings.HasPrefix(path, "/") {
@@ -54,7 +55,8 @@ func TestHandler_TakesItsMemoryFromTheAccount(t *testing.T) {
 		a.Close()
 
 		a, ctx = account(4<<20 - 1)
-		if code, text := ask(ctx, path); code != http.StatusUnprocessableEntity || !strings.Contains(text, "--query.max-memory-bytes") {
+		if code, text := ask(ctx, path); code != http.StatusUnprocessableEntity ||
+			!strings.Contains(text, "--query.max-memory-bytes") {
 			t.Errorf("%s: when it may have no more: got %d %s", path, code, text)
 		}
 		a.Close()

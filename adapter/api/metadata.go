@@ -114,17 +114,19 @@ func (h *Handler) serveTargetMetadata(w http.ResponseWriter, r *http.Request) {
 	}
 	found := metadataStore{}
 	size := 0
-	err = h.config.Metadata.Metadata(r.Context(), r.FormValue("metric"), limit, func(name string, m metadata.Metadata) error {
-		if size += len(name) + len(m.Help) + len(m.Unit); size > maxMetadataBytes {
-			return fmt.Errorf("%w: the metadata found has more than %d bytes; ask for that of a metric, or set a limit",
-				query.ErrLimit, maxMetadataBytes)
-		}
-		if err := budget.From(r.Context()).Take(r.Context(), int64(familyBytes+answerTimes*(len(name)+len(m.Help)+len(m.Unit)))); err != nil {
-			return err
-		}
-		found = append(found, scrape.MetricMetadata{MetricFamily: name, Type: m.Type, Help: m.Help, Unit: m.Unit})
-		return nil
-	})
+	err = h.config.Metadata.Metadata(r.Context(), r.FormValue("metric"), limit,
+		func(name string, m metadata.Metadata) error {
+			if size += len(name) + len(m.Help) + len(m.Unit); size > maxMetadataBytes {
+				return fmt.Errorf("%w: the metadata found has more than %d bytes; ask for that of a metric, or set a limit",
+					query.ErrLimit, maxMetadataBytes)
+			}
+			if err := budget.From(r.Context()).Take(r.Context(),
+				int64(familyBytes+answerTimes*(len(name)+len(m.Help)+len(m.Unit)))); err != nil {
+				return err
+			}
+			found = append(found, scrape.MetricMetadata{MetricFamily: name, Type: m.Type, Help: m.Help, Unit: m.Unit})
+			return nil
+		})
 	if err != nil {
 		respondError(w, err)
 		return

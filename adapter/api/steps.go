@@ -68,8 +68,9 @@ func (e boundedEngine) judge(create func() (promql.Query, error)) (promql.Query,
 		err = fmt.Errorf("%w: its subqueries have %.3g steps, --query.max-subquery-steps allows %d: ask for a shorter range "+
 			"or a larger step", bounds.ErrTooComplex, c.steps, e.maxSteps)
 	case c.points > float64(e.maxSteps)*pointsPerStep:
-		err = fmt.Errorf("%w: functions over its subqueries look at %.3g points of each series, --query.max-subquery-steps=%d "+
-			"allows %.3g: ask for fewer steps", bounds.ErrTooComplex, c.points, e.maxSteps, float64(e.maxSteps)*pointsPerStep)
+		err = fmt.Errorf(
+			"%w: functions over its subqueries look at %.3g points of each series, --query.max-subquery-steps=%d "+
+				"allows %.3g: ask for fewer steps", bounds.ErrTooComplex, c.points, e.maxSteps, float64(e.maxSteps)*pointsPerStep)
 	default:
 		return &boundedQuery{query, e, create, int64(c.steps) * stepBytes, c.evaluations+c.points > largeWork}, nil
 	}

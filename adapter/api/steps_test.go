@@ -55,7 +55,8 @@ func TestHandler_CountsTheStepsThatARangeAddsToSubqueries(t *testing.T) {
 	} {
 		form := url.Values{"query": {c.query}, "start": {c.start}, "end": {c.end}, "step": {c.step}}
 		got := do(h, "POST", "/api/v1/query_range", form.Encode())
-		if refused := got.Code == http.StatusUnprocessableEntity; refused != c.refused || !refused && got.Code != http.StatusOK {
+		if refused := got.Code == http.StatusUnprocessableEntity; refused != c.refused || !refused &&
+			got.Code != http.StatusOK {
 			t.Errorf("%v: got %d %s", c, got.Code, got.Body)
 		}
 	}

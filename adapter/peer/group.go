@@ -88,7 +88,8 @@ func (g *Group) Held(
 	workers.Wait()
 	warnings = append(warnings, g.missing(ctx, known, c.failed)...)
 	if more := len(warnings) - maxWarnings; more > 0 {
-		warnings = append(warnings[:maxWarnings:maxWarnings], fmt.Errorf("samples that %d more promtsd hold are missing", more))
+		warnings = append(warnings[:maxWarnings:maxWarnings],
+			fmt.Errorf("samples that %d more promtsd hold are missing", more))
 	}
 	return warnings
 }
@@ -192,7 +193,10 @@ func (g *Group) ask(ctx context.Context, p Peer, c *call) (oldest uint32, err er
 		n := fitting(c.tsuids[at.i:])
 		q := question{c.from, c.to, at.base, c.tsuids[at.i : at.i+n]}
 		var next place
-		next, oldest, err = g.askOnce(ctx, p, q, &left, func(i int, base uint32, points []byte) { c.found(at.i+i, base, points) })
+		next, oldest, err = g.askOnce(ctx, p, q, &left, func(i int, base uint32,
+			points []byte) {
+			c.found(at.i+i, base, points)
+		})
 		if err != nil {
 			return 0, err
 		}

@@ -11,7 +11,8 @@ import (
 
 // Holder has samples that are acknowledged and not in the data table yet; query.Holder says what Held does.
 type Holder interface {
-	Held(ctx context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte)) (warnings []error)
+	Held(ctx context.Context, tsuids [][]byte, from, to uint32,
+		f func(i int, base uint32, points []byte)) (warnings []error)
 }
 
 // Local is the Holder of a process.

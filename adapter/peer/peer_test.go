@@ -53,8 +53,11 @@ func newGroup(t *testing.T, local holder, peers ...peer.Peer) *peer.Group {
 	t.Cleanup(transport.CloseIdleConnections)
 	return &peer.Group{
 		Local: local, Timeout: 10 * time.Second, MaxBytes: 8 << 20,
-		Client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		Peers:  func(context.Context) ([]peer.Peer, error) { return peers, nil },
+		Client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
+		Peers: func(context.Context) ([]peer.Peer, error) { return peers, nil },
 	}
 }
 
@@ -123,7 +126,8 @@ func TestGroup_AsksAgainForWhatIsLeft(t *testing.T) {
 		t.Errorf("got %d answers of up to %d bytes", requests.Load(), largest.Load())
 	}
 	g.MaxBytes = 16 << 20
-	if _, warnings = held(t.Context(), g, 7200, 37*3600); len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "more than 16777216 bytes") {
+	if _, warnings = held(t.Context(), g, 7200, 37*3600); len(warnings) != 1 ||
+		!strings.Contains(warnings[0].Error(), "more than 16777216 bytes") {
 		t.Errorf("got warnings %v of an answer that is too long", warnings)
 	}
 }
@@ -162,10 +166,11 @@ func TestGroup_WarnsOfThoseThatDoNotAnswer(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	for want, p := range map[string]peer.Peer{
-		"the answer is cut":            {Name: "cut", URL: answers(t, "0000\x01\x00\x00")},
-		"TSUID 7 of 2":                 {Name: "odd", URL: answers(t, "0000\x01\x07\x00\x00\x00\x00\x00")},
-		"not asked for":                {Name: "late", URL: answers(t, "0000\x01\x00\x00\xff\x00\x00\x00")},
-		"comes out of order":           {Name: "again", URL: answers(t, "0000"+strings.Repeat("\x01\x00\x00\x00\x0e\x10\x00", 2))},
+		"the answer is cut": {Name: "cut", URL: answers(t, "0000\x01\x00\x00")},
+		"TSUID 7 of 2":      {Name: "odd", URL: answers(t, "0000\x01\x07\x00\x00\x00\x00\x00")},
+		"not asked for":     {Name: "late", URL: answers(t, "0000\x01\x00\x00\xff\x00\x00\x00")},
+		"comes out of order": {Name: "again", URL: answers(t, "0000"+
+			strings.Repeat("\x01\x00\x00\x00\x0e\x10\x00", 2))},
 		"an answer without a row":      {Name: "stuck", URL: answers(t, "0000\x02\x00\x00\x00\x00\x00")},
 		"404":                          {Name: "refusing", URL: refusing},
 		"307":                          {Name: "redirecting", URL: redirecting},
@@ -186,7 +191,8 @@ func TestGroup_WarnsOfThoseThatDoNotAnswer(t *testing.T) {
 func TestGroup_DoesNotMissWhoHasEnded(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	ended, frozen := peer.Peer{Name: "ended", URL: gone.URL, Writer: "X"}, peer.Peer{Name: "frozen", URL: gone.URL, Writer: "Y"}
+	ended, frozen := peer.Peer{Name: "ended", URL: gone.URL, Writer: "X"},
+		peer.Peer{Name: "frozen", URL: gone.URL, Writer: "Y"}
 	g := newGroup(t, holder{})
 	calls := 0
 	g.Peers = func(context.Context) ([]peer.Peer, error) {
@@ -195,7 +201,8 @@ func TestGroup_DoesNotMissWhoHasEnded(t *testing.T) {
 		}
 		return []peer.Peer{frozen}, nil
 	}
-	if _, warnings := held(t.Context(), g, 0, 7200); len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "frozen") {
+	if _, warnings := held(t.Context(), g, 0, 7200); len(warnings) != 1 ||
+		!strings.Contains(warnings[0].Error(), "frozen") {
 		t.Errorf("got warnings %v, want one, of the frozen one", warnings)
 	}
 }
@@ -255,7 +262,8 @@ func TestGroup_AsksOneThatHangsOnceInARequest(t *testing.T) {
 		})
 	}
 	if asked.Load() != 2 || well.Load() != 10 {
-		t.Errorf("in two requests of five blocks the one that hangs was asked %d times, the other %d times", asked.Load(), well.Load())
+		t.Errorf("in two requests of five blocks the one that hangs was asked %d times, the other %d times", asked.Load(),
+			well.Load())
 	}
 }
 
@@ -356,7 +364,8 @@ func TestHandler_AnswersABoundedNumberAtATime(t *testing.T) {
 	var answered atomic.Int64
 	for range 40 {
 		asking.Go(func() {
-			if got := post(h, "X", "123456781234\x01a"); got.Code == http.StatusOK && bytes.Equal(got.Body.Bytes(), []byte("\xff\xff\xff\xff\x00")) {
+			if got := post(h, "X", "123456781234\x01a"); got.Code == http.StatusOK &&
+				bytes.Equal(got.Body.Bytes(), []byte("\xff\xff\xff\xff\x00")) {
 				answered.Add(1)
 			}
 		})

@@ -75,7 +75,8 @@ func parseQuestion(b []byte) (q question, err error) {
 	if len(b) < headBytes {
 		return q, errors.New("the request is cut")
 	}
-	q = question{from: binary.BigEndian.Uint32(b), to: binary.BigEndian.Uint32(b[4:]), first: binary.BigEndian.Uint32(b[8:])}
+	q = question{from: binary.BigEndian.Uint32(b), to: binary.BigEndian.Uint32(b[4:]),
+		first: binary.BigEndian.Uint32(b[8:])}
 	for b = b[headBytes:]; len(b) > 0; {
 		length, n := binary.Uvarint(b)
 		if n <= 0 || length == 0 || length > maxTSUID || length > uint64(len(b)-n) {

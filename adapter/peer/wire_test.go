@@ -18,7 +18,8 @@ func FuzzParseQuestion(f *testing.F) {
 			t.Fatalf("%x: TSUIDs %x are not sorted", b, q.tsuids)
 		}
 		again, err := parseQuestion(q.append(nil))
-		if err != nil || len(again.tsuids) != len(q.tsuids) || again.from != q.from || again.to != q.to || again.first != q.first {
+		if err != nil || len(again.tsuids) != len(q.tsuids) || again.from != q.from || again.to != q.to ||
+			again.first != q.first {
 			t.Fatalf("%x: got %x after %x, %v", b, again, q, err)
 		}
 	})

@@ -33,8 +33,9 @@ func bodyV2(n, labels int) []byte {
 	var msg writev2.Request
 	for i := range n {
 		ts := writev2.TimeSeries{
-			Samples:  []writev2.Sample{{Value: float64(i) * 1.5, Timestamp: 1_700_000_000_000 + int64(i)}},
-			Metadata: writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: symbols.Symbolize("What it counts.")},
+			Samples: []writev2.Sample{{Value: float64(i) * 1.5, Timestamp: 1_700_000_000_000 + int64(i)}},
+			Metadata: writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER,
+				HelpRef: symbols.Symbolize("What it counts.")},
 		}
 		eachLabel(i, labels, func(name, value string) {
 			ts.LabelsRefs = append(ts.LabelsRefs, symbols.Symbolize(name), symbols.Symbolize(value))

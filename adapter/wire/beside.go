@@ -17,7 +17,8 @@ import (
 
 // metadataTypes are the types of metric families by their numbers, which both versions share. Other numbers mean
 // unknown.
-var metadataTypes = [...]string{"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"}
+var metadataTypes = [...]string{"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info",
+	"stateset"}
 
 func metadataType(number uint64) string {
 	if n := uint32(number); n < uint32(len(metadataTypes)) {

@@ -81,7 +81,8 @@ func TestDecodeV2_MetadataIsOfTheFamilyAndOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`"a" histogram "help" "seconds"`, `"b_count" counter "other" ""`, `"_sum" histogram "help" "seconds"`, `"d" unknown "" ""`,
+		`"a" histogram "help" "seconds"`, `"b_count" counter "other" ""`, `"_sum" histogram "help" "seconds"`,
+		`"d" unknown "" ""`,
 	}
 	var d wire.Decoder
 	var req mapping.WriteRequest

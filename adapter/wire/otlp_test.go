@@ -59,8 +59,10 @@ func TestOTLPMemory_IsWhatUnmarshallingTakes(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		runtime.KeepAlive(request)
 		// What is garbage at once is in it: lists that grew.
-		if allocated := int64(after.TotalAlloc - before.TotalAlloc); estimate < allocated/4 || estimate > 40*int64(len(body))+allocated*16 {
-			t.Errorf("%s: %d bytes of body are said to take %d bytes, and %d were allocated", name, len(body), estimate, allocated)
+		if allocated := int64(after.TotalAlloc - before.TotalAlloc); estimate < allocated/4 ||
+			estimate > 40*int64(len(body))+allocated*16 {
+			t.Errorf("%s: %d bytes of body are said to take %d bytes, and %d were allocated", name, len(body), estimate,
+				allocated)
 		}
 	}
 }

@@ -243,7 +243,8 @@ func TestFrameWriter_PrometheusReadsItBack(t *testing.T) {
 			for range rapid.IntRange(0, 5).Draw(t, "chunks") {
 				c := prompb.Chunk{
 					MinTimeMs: rapid.Int64().Draw(t, "min"), MaxTimeMs: rapid.Int64().Draw(t, "max"),
-					Type: prompb.Chunk_Encoding(rapid.IntRange(1, 3).Draw(t, "type")), Data: rapid.SliceOfN(rapid.Byte(), 1, 400).Draw(t, "data"),
+					Type: prompb.Chunk_Encoding(rapid.IntRange(1, 3).Draw(t, "type")),
+					Data: rapid.SliceOfN(rapid.Byte(), 1, 400).Draw(t, "data"),
 				}
 				f.chunks = append(f.chunks, c)
 				if err := w.Chunk(c.MinTimeMs, c.MaxTimeMs, chunkenc.Encoding(c.Type), c.Data); err != nil {
@@ -302,7 +303,8 @@ func TestParseReadRequest(t *testing.T) {
 		err  string
 	}{
 		{"no types is samples", prompb.ReadRequest{}, "samples", ""},
-		{"the first known type", prompb.ReadRequest{AcceptedResponseTypes: types{9, streamed, samples}}, "streamed_xor_chunks", ""},
+		{"the first known type", prompb.ReadRequest{AcceptedResponseTypes: types{9, streamed, samples}},
+			"streamed_xor_chunks", ""},
 		{"samples first", prompb.ReadRequest{AcceptedResponseTypes: types{samples, streamed}}, "samples", ""},
 		{"unknown types", prompb.ReadRequest{AcceptedResponseTypes: types{7}}, "", "supported are SAMPLES"},
 		{"matchers", prompb.ReadRequest{Queries: []*prompb.Query{

@@ -24,16 +24,17 @@ func TestDecoder_TakesMemoryWhileListsGrow(t *testing.T) {
 		version2 bool
 		body     []byte
 	}{
-		"series with an empty sample":           {false, many("\x0a\x02\x12\x00")},
-		"samples of a series":                   {false, in(0x0a, many("\x12\x00"))},
-		"histograms of a series":                {false, in(0x0a, many("\x22\x00"))},
-		"exemplars of a series":                 {false, in(0x0a, many("\x1a\x00"))},
-		"metadata":                              {false, many("\x1a\x00")},
-		"symbols":                               {true, many("\x22\x00")},
-		"references":                            {true, in(0x2a, in(0x0a, bytes.Repeat(many("\x00"), 4)))},
-		"references one by one":                 {true, in(0x2a, bytes.Repeat(many("\x08\x00"), 2))},
-		"series with an empty sample, of 2.0":   {true, many("\x2a\x02\x12\x00")},
-		"labels of exemplars, of a long symbol": {true, append(append([]byte("\x22\x00"), in(0x22, []byte(strings.Repeat("x", 1000)))...), in(0x2a, many("\x22\x04\x0a\x02\x01\x01"))...)},
+		"series with an empty sample":         {false, many("\x0a\x02\x12\x00")},
+		"samples of a series":                 {false, in(0x0a, many("\x12\x00"))},
+		"histograms of a series":              {false, in(0x0a, many("\x22\x00"))},
+		"exemplars of a series":               {false, in(0x0a, many("\x1a\x00"))},
+		"metadata":                            {false, many("\x1a\x00")},
+		"symbols":                             {true, many("\x22\x00")},
+		"references":                          {true, in(0x2a, in(0x0a, bytes.Repeat(many("\x00"), 4)))},
+		"references one by one":               {true, in(0x2a, bytes.Repeat(many("\x08\x00"), 2))},
+		"series with an empty sample, of 2.0": {true, many("\x2a\x02\x12\x00")},
+		"labels of exemplars, of a long symbol": {true, append(append([]byte("\x22\x00"),
+			in(0x22, []byte(strings.Repeat("x", 1000)))...), in(0x2a, many("\x22\x04\x0a\x02\x01\x01"))...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			taken := 0

@@ -226,7 +226,8 @@ func (d *Decoder) histogram(b []byte, i int, s shape, req *mapping.WriteRequest)
 		return err
 	}
 	if d.MaxBytes > 0 && len(req.Histograms) >= d.MaxBytes/histogramBytes {
-		return fmt.Errorf("%w: %d histograms need more than the %d bytes allowed", ErrTooLarge, len(req.Histograms), d.MaxBytes)
+		return fmt.Errorf("%w: %d histograms need more than the %d bytes allowed", ErrTooLarge, len(req.Histograms),
+			d.MaxBytes)
 	}
 	before := cap(req.Histograms)
 	req.Histograms = append(req.Histograms, mapping.RequestHistogram{Series: len(req.Series), Message: b[i:]})

@@ -156,7 +156,8 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		problem = "it must have at least one sample, histogram or exemplar"
 	}
 	if problem != "" {
-		req.Refs, req.Samples, req.Histograms = req.Refs[:firstRef], req.Samples[:firstSample], req.Histograms[:firstHistogram]
+		req.Refs, req.Samples, req.Histograms = req.Refs[:firstRef], req.Samples[:firstSample],
+			req.Histograms[:firstHistogram]
 		req.Exemplars = req.Exemplars[:firstExemplar]
 		c.refuse(samples+histograms, func() error {
 			return fmt.Errorf("%w: time series %d (%s): %s", mapping.ErrInvalid, index, d.formatSeries(refs), problem)

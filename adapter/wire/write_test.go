@@ -171,7 +171,8 @@ func compareV1(t rapid.TB, body []byte) {
 		}
 		for i, s := range again.Series {
 			if !bytes.Equal(s.Labels, req.Series[i].Labels) {
-				t.Fatalf("body %x: label bytes of series %d with a finder: %x, without: %x", body, i, s.Labels, req.Series[i].Labels)
+				t.Fatalf("body %x: label bytes of series %d with a finder: %x, without: %x", body, i, s.Labels,
+					req.Series[i].Labels)
 			}
 		}
 	}
@@ -433,7 +434,8 @@ func TestDecodeV2_CountsLabelBytesWhereTheyMightBeTooMany(t *testing.T) {
 		if i == 50 {
 			refs = []uint32{2, 1}
 		}
-		msg.Timeseries = append(msg.Timeseries, writev2.TimeSeries{LabelsRefs: refs, Samples: []writev2.Sample{{Timestamp: 1}}})
+		msg.Timeseries = append(msg.Timeseries, writev2.TimeSeries{LabelsRefs: refs,
+			Samples: []writev2.Sample{{Timestamp: 1}}})
 	}
 	body, err := msg.Marshal()
 	if err != nil {

@@ -110,7 +110,8 @@ func (a *activeRun) restart(when string, stopped time.Duration) {
 	a.p.Restart()
 	ready, cost := time.Since(began), a.p.Usage()
 	a.down.Store(false)
-	a.b.Logf("%s: %.1f s to end, %.1f s until ready again; that took %.1f CPU s and %d MiB at most", when, stopped.Seconds(),
+	a.b.Logf("%s: %.1f s to end, %.1f s until ready again; that took %.1f CPU s and %d MiB at most", when,
+		stopped.Seconds(),
 		ready.Seconds(), cost.CPU.Seconds(), cost.PeakRSS>>20)
 }
 
@@ -176,8 +177,10 @@ func (a *activeRun) look(ctx context.Context) {
 		`sum(rate(http_server_requests_total[5m]))`, `sum by (job) (rate(grpc_client_handled_total[5m]))`,
 		`topk(5, sum by (pod) (rate(http_server_requests_errors_total[5m])))`, `sum by (namespace) (go_memstats_heap_bytes)`,
 	}
-	for i, metric := range []string{"process_cpu_total", "jvm_gc_pause_count", "kafka_consumer_fetch_bytes", "queue_depth_count"} {
-		for _, part := range []string{`namespace="team-%d"`, `job="service-0%d"`, `pod=~"service-1%d-.*"`, `instance=~"10.3.7%d.*"`} {
+	for i, metric := range []string{"process_cpu_total", "jvm_gc_pause_count", "kafka_consumer_fetch_bytes",
+		"queue_depth_count"} {
+		for _, part := range []string{`namespace="team-%d"`, `job="service-0%d"`, `pod=~"service-1%d-.*"`,
+			`instance=~"10.3.7%d.*"`} {
 			panels = append(panels, fmt.Sprintf(`sum by (pod) (rate(%s{%s}[5m]))`, metric, fmt.Sprintf(part, i+1)))
 		}
 	}
@@ -236,17 +239,20 @@ func (a *activeRun) report() {
 			}
 			return t.times[(len(t.times)-1)*percent/100]
 		}
-		line := fmt.Sprintf("%8.3f s %8.3f s %8.3f s %7d  %s", at(50).Seconds(), at(99).Seconds(), at(100).Seconds(), len(t.times), kind)
+		line := fmt.Sprintf("%8.3f s %8.3f s %8.3f s %7d  %s", at(50).Seconds(), at(99).Seconds(), at(100).Seconds(),
+			len(t.times), kind)
 		if t.failed > 0 {
 			line += fmt.Sprintf(" (%d failed: %v)", t.failed, t.error)
 		}
 		lines = append(lines, line)
 	}
 	slices.Sort(lines)
-	fmt.Printf("answers: median, 99th percentile, slowest, number\n%s\n", strings.Join(lines, "\n")) // b.Log would show ten lines
+	// b.Log would show ten lines
+	fmt.Printf("answers: median, 99th percentile, slowest, number\n%s\n", strings.Join(lines, "\n"))
 	use, err := promtest.DiskUse(a.p.Dir(), receivers()[0].part)
 	samples := float64(a.load.samples())
-	a.b.Logf("%.0f samples; B/sample on the disk: log %.2f, data %.2f, other %.2f; %v", samples, float64(use["log"])/samples,
+	a.b.Logf("%.0f samples; B/sample on the disk: log %.2f, data %.2f, other %.2f; %v", samples,
+		float64(use["log"])/samples,
 		float64(use["data"])/samples, float64(use["other"])/samples, err)
 	a.b.ReportMetric(0, "ns/op")
 }

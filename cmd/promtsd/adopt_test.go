@@ -51,7 +51,8 @@ func TestAdopt_MakesNothingInAClusterWithoutSettings(t *testing.T) {
 	st := storetest.NewMem()
 	f := serveFlags{store: &storeFlags{url: "hbase://localhost", own: "promtsd"}, settings: &settingFlags{}}
 	_, err := f.adopt(t.Context(), slog.New(slog.DiscardHandler), st)
-	if tables, listed := st.Tables(t.Context()); !errors.Is(err, catalog.ErrNotInitialised) || listed != nil || len(tables) > 0 {
+	if tables, listed := st.Tables(t.Context()); !errors.Is(err, catalog.ErrNotInitialised) || listed != nil ||
+		len(tables) > 0 {
 		t.Errorf("got error %v, and tables %v, %v, want none", err, tables, listed)
 	}
 }

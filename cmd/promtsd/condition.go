@@ -43,8 +43,9 @@ func (c condition) healthy() error {
 	}
 }
 
-var errRestart = errors.New("promtsd ended by itself, because only a restart helps after a failure of the disk: nothing " +
-	"that was acknowledged is lost; see to the disk, and start it again")
+var errRestart = errors.New(
+	"promtsd ended by itself, because only a restart helps after a failure of the disk: nothing " +
+		"that was acknowledged is lost; see to the disk, and start it again")
 
 // end adds to the error that promtsd ends with what to do.
 func (c condition) end(err error) error {

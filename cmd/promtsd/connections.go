@@ -41,18 +41,20 @@ type connection struct {
 
 // newConnections makes a bound for a listener that a flag is about; registerer may be nil.
 func newConnections(most int, flag string, registerer prometheus.Registerer, logger *slog.Logger) *connections {
-	c := &connections{most: most, flag: flag, logger: logger, open: make(map[net.Conn]connection), of: make(map[string]*connectionsOf)}
+	c := &connections{most: most, flag: flag, logger: logger, open: make(map[net.Conn]connection),
+		of: make(map[string]*connectionsOf)}
 	listener, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), ".")
 	factory := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"listener": listener}, registerer))
 	c.refused = factory.NewCounter(prometheus.CounterOpts{
 		Name: "promtsd_http_refused_connections_total",
 		Help: "Connections that were closed at once, because as many others as are allowed, in all or of their client, had requests under way.",
 	})
-	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "promtsd_http_connections", Help: "Connections that are open."}, func() float64 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return float64(len(c.open))
-	})
+	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "promtsd_http_connections", Help: "Connections that are open."},
+		func() float64 {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return float64(len(c.open))
+		})
 	return c
 }
 
@@ -126,7 +128,8 @@ func (c *connections) makeRoom(client string) bool {
 func (c *connections) closeIdle(client string) bool {
 	var oldest net.Conn
 	for conn, is := range c.open {
-		if !is.idle.IsZero() && (client == "" || is.client == client) && (oldest == nil || is.idle.Before(c.open[oldest].idle)) {
+		if !is.idle.IsZero() && (client == "" || is.client == client) &&
+			(oldest == nil || is.idle.Before(c.open[oldest].idle)) {
 			oldest = conn
 		}
 	}
@@ -143,7 +146,9 @@ func (c *connections) refuse(conn net.Conn) {
 	c.refused.Inc()
 	if time.Since(c.told) > time.Minute {
 		c.told = time.Now()
-		c.logger.Warn("connections are closed as they come: all that are allowed, in all or of one client, have requests under way", "flag", c.flag,
+		c.logger.Warn(
+			"connections are closed as they come: all that are allowed, in all or of one client, have requests under way",
+			"flag", c.flag,
 			"max", c.most, "from", conn.RemoteAddr())
 	}
 	closeNow(conn)

@@ -65,7 +65,8 @@ func oddTarget(t *testing.T) *httptest.Server {
 		fmt.Fprintf(w, "odd_value{kind=\"third\"} %v\nodd_value{kind=\"count\"} %d\n", float64(n)/3, n)
 		fmt.Fprintf(w, "{\"odd.utf8 métrique\",\"ключ.x\"=\"значение \\\"q\\\" \\n 指标 😀\"} %d\n", n*n)
 		fmt.Fprintf(w, "odd_bare %d\n", n)
-		fmt.Fprintf(w, "# TYPE odd_custom histogram\nodd_custom_bucket{le=\"0.3\"} %d\nodd_custom_bucket{le=\"+Inf\"} %d\n", n%20, n%20*3)
+		fmt.Fprintf(w, "# TYPE odd_custom histogram\nodd_custom_bucket{le=\"0.3\"} %d\nodd_custom_bucket{le=\"+Inf\"} %d\n",
+			n%20, n%20*3)
 		fmt.Fprintf(w, "odd_custom_sum %v\nodd_custom_count %d\n", float64(n)/3, n%20*3)
 		if n/4%2 == 0 {
 			fmt.Fprintf(w, "odd_comes_and_goes{n=\"1\"} %d\n", n)
@@ -134,13 +135,16 @@ func everything(start, end time.Time) promtest.Queries {
 			`{job="odd"}`, `{__name__=~"odd_.*",kind!=""}`, `{__name__=~"odd_.*|up",kind=""}`, `odd_value{kind=~"n.*|.*inf"}`,
 			`odd_value{kind!~".*inf|nan"}`, `{__name__!="up",job="odd"}`, `up{nosuch=""}`, `up{job=~".*"}`,
 			`rate(prometheus_http_requests_total[3s])`, `sum by (job) (scrape_samples_scraped)`,
-			`max_over_time(go_goroutines[5s])`, `histogram_quantile(0.9, rate(prometheus_http_request_duration_seconds_bucket[4s]))`,
+			`max_over_time(go_goroutines[5s])`,
+			`histogram_quantile(0.9, rate(prometheus_http_request_duration_seconds_bucket[4s]))`,
 			`count by (job) ({__name__=~".+"})`, `promtsd_ingest_samples_total offset 2s`, `absent(odd_comes_and_goes)`,
-			`prometheus_http_request_duration_seconds`, `histogram_quantile(0.9, sum(rate(prometheus_http_request_duration_seconds[4s])))`,
+			`prometheus_http_request_duration_seconds`,
+			`histogram_quantile(0.9, sum(rate(prometheus_http_request_duration_seconds[4s])))`,
 			`count_over_time(odd_value[4s])`, `last_over_time(odd_value[2s])`,
 		},
-		At:     []time.Time{start, mid, end},
-		Ranges: []promtest.Range{{Start: start, End: end, Step: 250 * time.Millisecond}, {Start: start, End: end, Step: 3 * time.Second}},
+		At: []time.Time{start, mid, end},
+		Ranges: []promtest.Range{{Start: start, End: end, Step: 250 * time.Millisecond},
+			{Start: start, End: end, Step: 3 * time.Second}},
 	}
 }
 
@@ -181,7 +185,8 @@ func readsBackWhatItWrote(t *testing.T, promtsd *promtest.Process, message strin
 	promtest.AssertSame(t, writer, reader, rawSamples(start, end))
 	queries := everything(start, end)
 	if message == messageV2 {
-		queries.Exprs = append(queries.Exprs, `odd_custom`, `histogram_quantile(0.9, rate(odd_custom[4s]))`, `resets(odd_custom[8s])`)
+		queries.Exprs = append(queries.Exprs, `odd_custom`, `histogram_quantile(0.9, rate(odd_custom[4s]))`,
+			`resets(odd_custom[8s])`)
 	}
 	promtest.AssertSame(t, writer, reader, queries)
 	writer.Stop()

@@ -43,8 +43,9 @@ func addExplain(app *kingpin.Application) (string, command) {
 		"how, and what that is expected to cost. Without --url the store is opened, of which an embedded one allows only one "+
 		"process at a time; then nothing is known of what a running promtsd has in memory, samples and index.")
 	f := &explainFlags{store: addStoreFlags(cmd)}
-	cmd.Flag("url", "Address of a running promtsd that is to explain how it answers, such as http://localhost:9201; flags of "+
-		"the store count for nothing then.").StringVar(&f.url)
+	cmd.Flag("url",
+		"Address of a running promtsd that is to explain how it answers, such as http://localhost:9201; flags of "+
+			"the store count for nothing then.").StringVar(&f.url)
 	cmd.Flag("http.config.file", "File that says how --url is asked, where TLS or authentication is on, "+httpConfigHelp).
 		Default("").StringVar(&f.httpConfig)
 	cmd.Flag("start", "Start of the time range: RFC 3339, seconds since 1970, or how long ago, such as 6h.").

@@ -104,7 +104,8 @@ func (f *faults) step(name string, act func(t *testing.T)) {
 // moveRegions moves every region of every table, even that of the table of regions, to the other server and back.
 func (f *faults) moveRegions(t *testing.T) {
 	for range 2 {
-		for _, table := range []string{dataTable, "tsdb-uid", "tsdb-meta", "promtsd", "promtsd-exemplars", journalTable, regionTable} {
+		for _, table := range []string{dataTable, "tsdb-uid", "tsdb-meta", "promtsd", "promtsd-exemplars", journalTable,
+			regionTable} {
 			for _, region := range f.regions(t, table) {
 				f.move(t, region, f.other(region.Server.Addr()))
 			}

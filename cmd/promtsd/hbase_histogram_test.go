@@ -60,7 +60,8 @@ func writeHistograms(t *testing.T, promtsd *promtest.Process, series []prompb.Ti
 // assertHistograms reads by remote read, and compares with what was written.
 func assertHistograms(t *testing.T, promtsd *promtest.Process, want []prompb.TimeSeries) {
 	t.Helper()
-	query := &prompb.Query{EndTimestampMs: mapping.MaxTime, Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: pointsMetric}}}
+	query := &prompb.Query{EndTimestampMs: mapping.MaxTime,
+		Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: pointsMetric}}}
 	body, err := (&prompb.ReadRequest{Queries: []*prompb.Query{query}}).Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -128,9 +129,11 @@ func TestOpenTSDB_PassesOverHistograms(t *testing.T) {
 		}
 		return nil
 	})
-	assertSameSeries(t, "OpenTSDB's answer about compacted rows", answerOf(t, tsd, pointsMetric), want.read(0, mapping.MaxTime, nil))
+	assertSameSeries(t, "OpenTSDB's answer about compacted rows", answerOf(t, tsd, pointsMetric),
+		want.read(0, mapping.MaxTime, nil))
 	tsd.Put(hbasetest.Point{
-		Metric: pointsMetric, Tags: map[string]string{"kind": "histogram"}, Timestamp: series[0].samples[0].T/1000 + 7, Value: json.Number("5"),
+		Metric: pointsMetric, Tags: map[string]string{"kind": "histogram"}, Timestamp: series[0].samples[0].T/1000 + 7,
+		Value: json.Number("5"),
 	})
 	tsd.Stop()
 	assertFsck(t, tsd, samplesIn(want.read(0, mapping.MaxTime, nil))+1)

@@ -243,7 +243,8 @@ func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 	want := model{}
 	for begin, turn := time.Now(), 0; time.Since(begin) < 4*time.Second; turn++ {
 		series := []sent{{
-			labels: []prompb.Label{{Name: "__name__", Value: "unequal"}}, samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
+			labels:  []prompb.Label{{Name: "__name__", Value: "unequal"}},
+			samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
 		}}
 		if err := mustPost(t.Context(), both[turn%2].URL(), turn, series); err != nil {
 			t.Fatal(err)
@@ -273,7 +274,8 @@ func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 func waitingSeries(t *testing.T, p *promtest.Process) []sent {
 	t.Helper()
 	series := []sent{{
-		labels: []prompb.Label{{Name: "__name__", Value: "waiting"}}, samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}},
+		labels:  []prompb.Label{{Name: "__name__", Value: "waiting"}},
+		samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}},
 	}}
 	if err := mustPost(t.Context(), p.URL(), 0, series); err != nil {
 		t.Fatal(err)
@@ -433,7 +435,8 @@ func TestHBaseHold_IndexInMemoryHearsOfOthers(t *testing.T) {
 			writer, reader = other, one
 		}
 		metric := fmt.Sprintf("news_%d", turn)
-		series := []sent{{labels: []prompb.Label{{Name: "__name__", Value: metric}}, samples: []mapping.Sample{{T: start, V: 1}}}}
+		series := []sent{{labels: []prompb.Label{{Name: "__name__", Value: metric}},
+			samples: []mapping.Sample{{T: start, V: 1}}}}
 		if err := mustPost(t.Context(), writer.URL(), turn, series); err != nil {
 			t.Fatal(err)
 		}

@@ -150,7 +150,8 @@ func TestOpenTSDB_AnswersWhatPromtsdWrote(t *testing.T) {
 				var half []sent
 				for _, s := range series {
 					middle := len(s.samples) / 2
-					half = append(half, sent{labels: s.labels, samples: [][]mapping.Sample{s.samples[:middle], s.samples[middle:]}[turn]})
+					half = append(half, sent{labels: s.labels, samples: [][]mapping.Sample{s.samples[:middle],
+						s.samples[middle:]}[turn]})
 				}
 				if err := mustPost(t.Context(), promtsd.URL(), turn, half); err != nil {
 					t.Fatal(err)

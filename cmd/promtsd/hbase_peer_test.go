@@ -40,7 +40,8 @@ func TestHBasePeer_SeesBehindTLSAndPasswords(t *testing.T) {
 		if n, err := warnings(t.Context(), p.URL()); err != nil || n != 0 {
 			t.Errorf("%v answers have warnings (%v), want none", n, err)
 		}
-		if res, err := http.Post("http://"+p.Addr()+peer.Path, "", strings.NewReader("123456781234")); err != nil || res.StatusCode == http.StatusOK {
+		if res, err := http.Post("http://"+p.Addr()+peer.Path, "", strings.NewReader("123456781234")); err != nil ||
+			res.StatusCode == http.StatusOK {
 			t.Errorf("at its address for clients it answers peers: %v, %v", res, err)
 		}
 		if strings.Contains(p.Log(), "secret") {
@@ -59,7 +60,8 @@ func TestHBasePeer_SeesBehindTLSAndPasswords(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := promtest.PromtsdCommand(t, "serve", "--store.url="+h.url(), "--table.promtsd="+h.own(),
-				"--web.listen-address="+addr, "--peer.listen-address="+host+":0", "--web.config.file="+files.path(file)).CombinedOutput()
+				"--web.listen-address="+addr, "--peer.listen-address="+host+":0", "--web.config.file="+
+					files.path(file)).CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "other promtsd could not ask this one") {
 				t.Errorf("it ends with %v, and says\n%s", err, out)
 			}

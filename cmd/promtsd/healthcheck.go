@@ -13,7 +13,8 @@ import (
 func addHealthcheck(app *kingpin.Application) (string, command) {
 	cmd := app.Command("healthcheck", "Ask a running promtsd whether it is healthy; for container health checks.")
 	url := cmd.Flag("url", "What to ask.").Default("http://127.0.0.1:9201/-/healthy").String()
-	file := cmd.Flag("http.config.file", "File that says how, where TLS or authentication is on, "+httpConfigHelp).Default("").String()
+	file := cmd.Flag("http.config.file", "File that says how, where TLS or authentication is on, "+
+		httpConfigHelp).Default("").String()
 	timeout := cmd.Flag("timeout", "How long to wait for the answer.").Default("3s").Duration()
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		ctx, cancel := context.WithTimeout(ctx, *timeout)

@@ -18,8 +18,10 @@ const modulePath = "github.com/promtsd/promtsd"
 // package that seems to need one above it holds code that belongs there. A package that is not listed may not exist.
 var mayImport = map[string][]string{
 	"cmd/promtsd": {
-		"adapter", "adapter/api", "adapter/bounds", "adapter/fair", "adapter/peer", "adapter/wire", "query", "query/budget", "query/promstore",
-		"mapping", "mapping/catalog", "mapping/decode", "mapping/families", "mapping/index", "mapping/ingest", "mapping/journal", "mapping/pack", "mapping/retention",
+		"adapter", "adapter/api", "adapter/bounds", "adapter/fair", "adapter/peer", "adapter/wire", "query", "query/budget",
+		"query/promstore",
+		"mapping", "mapping/catalog", "mapping/decode", "mapping/families", "mapping/index", "mapping/ingest",
+		"mapping/journal", "mapping/pack", "mapping/retention",
 		"mapping/uid",
 		"store", "store/cellio", "store/instrument", "store/pebble", "store/hbase", "store/hbase/client",
 	},
@@ -40,14 +42,16 @@ var mayImport = map[string][]string{
 	},
 
 	"mapping/ingest": {
-		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal", "mapping/uid",
+		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal",
+		"mapping/uid",
 		"store",
 	},
 	"mapping/journal": {"mapping", "mapping/catalog", "store"},
 	"mapping/pack":    {"mapping"},
 
 	"mapping/decode": {
-		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal", "mapping/uid", "store",
+		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal",
+		"mapping/uid", "store",
 	},
 	"mapping/retention": {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "store"},
 	"mapping/exemplars": {"mapping", "mapping/catalog", "store"},
@@ -74,7 +78,8 @@ var mayImport = map[string][]string{
 // testsMayImport is what any package's test files may import besides: real stores, the harness, and the write path with
 // what it needs, which fills a store for the tests of the read path.
 var testsMayImport = []string{
-	"store/pebble", "store/hbase", "store/hbase/client", "store/storetest", "store/storetest/child", "cmd/promtsd/promtest",
+	"store/pebble", "store/hbase", "store/hbase/client", "store/storetest", "store/storetest/child",
+	"cmd/promtsd/promtest",
 	"mapping/ingest",
 	"store/cellio", "store/hbase/hbasetest",
 	"mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/pack", "mapping/uid", "store",

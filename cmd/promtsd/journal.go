@@ -23,12 +23,14 @@ func journalCommand(app *kingpin.Application) *kingpin.CmdClause {
 	if cmd := app.GetCommand("journal"); cmd != nil {
 		return cmd
 	}
-	return app.Command("journal", "The journal of accepted requests whose samples are not all stored yet, and the quarantine of "+
-		"those that could not be replayed.")
+	return app.Command("journal",
+		"The journal of accepted requests whose samples are not all stored yet, and the quarantine of "+
+			"those that could not be replayed.")
 }
 
 // withSettings opens the store and reads its settings.
-func withSettings(ctx context.Context, sf *storeFlags, env environment, f func(store.Store, catalog.Settings) error) error {
+func withSettings(ctx context.Context, sf *storeFlags, env environment,
+	f func(store.Store, catalog.Settings) error) error {
 	st, err := sf.openExisting(env.logger)
 	return withStore(st, err, func(st store.Store) error {
 		settings, err := catalog.Open(ctx, st, sf.own, nil)
@@ -40,8 +42,9 @@ func withSettings(ctx context.Context, sf *storeFlags, env environment, f func(s
 }
 
 func addJournalList(app *kingpin.Application) (string, command) {
-	cmd := journalCommand(app).Command("list", "List the writers and what their journals hold, and each entry that is in quarantine, "+
-		"with the reason and what to do. Of an embedded store that is when promtsd does not run.")
+	cmd := journalCommand(app).Command("list",
+		"List the writers and what their journals hold, and each entry that is in quarantine, "+
+			"with the reason and what to do. Of an embedded store that is when promtsd does not run.")
 	sf := addStoreFlags(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		return withSettings(ctx, sf, env, func(st store.Store, s catalog.Settings) error {
@@ -50,7 +53,8 @@ func addJournalList(app *kingpin.Application) (string, command) {
 			}
 			entries, err := journal.InQuarantine(ctx, st, s.Tables)
 			for _, q := range entries {
-				fmt.Fprintf(env.out, "writer %s entry %d: in quarantine since %s, %s: %s; its request came at %s, with %d bytes\n  %s\n",
+				fmt.Fprintf(env.out,
+					"writer %s entry %d: in quarantine since %s, %s: %s; its request came at %s, with %d bytes\n  %s\n",
 					q.Writer, q.Number, formatTime(q.Since), q.Class, q.Reason, formatTime(q.Arrived), q.Bytes, q.Class.Advice())
 			}
 			return err
@@ -78,7 +82,8 @@ func listWriters(ctx context.Context, out io.Writer, st store.Store, tables cata
 		return err
 	}
 	for _, l := range leases {
-		fmt.Fprintf(out, "writer %s: %d entries of %d bytes, stored up to %d", l.Writer, entries[l.Writer], bytes[l.Writer], l.Frontier)
+		fmt.Fprintf(out, "writer %s: %d entries of %d bytes, stored up to %d", l.Writer, entries[l.Writer], bytes[l.Writer],
+			l.Frontier)
 		if l.Address != "" {
 			fmt.Fprintf(out, ", at %s", l.Address)
 		}
@@ -105,8 +110,9 @@ func noEntry(id journal.ID, number uint64) error {
 }
 
 func addJournalRetry(app *kingpin.Application) (string, command) {
-	cmd := journalCommand(app).Command("retry", "Replay an entry that is in quarantine, or all of them, now that what kept it there is "+
-		"mended. Of an embedded store that is when promtsd does not run; on HBase those that run go on.")
+	cmd := journalCommand(app).Command("retry",
+		"Replay an entry that is in quarantine, or all of them, now that what kept it there is "+
+			"mended. Of an embedded store that is when promtsd does not run; on HBase those that run go on.")
 	sf := addStoreFlags(cmd)
 	var args entryArgs
 	cmd.Arg("writer", "Writer, as promtsd journal list names it; none: all entries.").StringVar(&args.writer)
@@ -122,7 +128,10 @@ func addJournalRetry(app *kingpin.Application) (string, command) {
 				return err
 			}
 			if args.writer != "" {
-				entries = slices.DeleteFunc(entries, func(q journal.Quarantined) bool { return q.Writer != id || q.Number != args.number })
+				entries = slices.DeleteFunc(entries, func(q journal.Quarantined) bool {
+					return q.Writer != id ||
+						q.Number != args.number
+				})
 				if len(entries) == 0 {
 					return noEntry(id, args.number)
 				}
@@ -152,7 +161,8 @@ func retry(ctx context.Context, env environment, c ingest.Config, entries []jour
 		switch bad, atFault := errors.AsType[*journal.EntryError](err); {
 		case atFault:
 			left++
-			fmt.Fprintf(env.out, "writer %s entry %d: stays in quarantine, %s: %v\n  %s\n", q.Writer, q.Number, bad.Class, bad, bad.Class.Advice())
+			fmt.Fprintf(env.out, "writer %s entry %d: stays in quarantine, %s: %v\n  %s\n", q.Writer, q.Number, bad.Class, bad,
+				bad.Class.Advice())
 		case err != nil:
 			return fmt.Errorf("writer %s entry %d: %w", q.Writer, q.Number, err)
 		case ok:
@@ -166,8 +176,9 @@ func retry(ctx context.Context, env environment, c ingest.Config, entries []jour
 }
 
 func addJournalDrop(app *kingpin.Application) (string, command) {
-	cmd := journalCommand(app).Command("drop", "Give up an entry that is in quarantine: the samples of this one request are lost, "+
-		"unless they were stored before.")
+	cmd := journalCommand(app).Command("drop",
+		"Give up an entry that is in quarantine: the samples of this one request are lost, "+
+			"unless they were stored before.")
 	sf := addStoreFlags(cmd)
 	var args entryArgs
 	cmd.Arg("writer", "Writer, as promtsd journal list names it.").Required().StringVar(&args.writer)

@@ -17,9 +17,10 @@ import (
 // the end of the service it first refuses requests and lets those under way finish; then what is held is stored; then
 // nobody is answered.
 type listener struct {
-	web         *web.FlagConfig
-	logger      *slog.Logger
-	drain       time.Duration // for the requests under way, and then for storing what is held, for which a quarter is left at least
+	web    *web.FlagConfig
+	logger *slog.Logger
+	// for the requests under way, and then for storing what is held, for which a quarter is left at least
+	drain       time.Duration
 	connections *connections
 	metrics     http.Handler // answers /metrics until there is a service
 
@@ -51,7 +52,10 @@ func (l *listener) listen(ctx context.Context) context.Context {
 	l.waitFor(errStarting.Error())
 	l.setHandler(http.HandlerFunc(l.serveStarting))
 	l.server = &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*l.handler.Load()).ServeHTTP(w, r) }),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter,
+			r *http.Request) {
+			(*l.handler.Load()).ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute, // of a whole request: a sender that trickles holds memory
 		IdleTimeout:       5 * time.Minute,

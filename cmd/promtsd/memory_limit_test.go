@@ -48,7 +48,8 @@ func TestMemoryLimit_RefusesWhatDoesNotFit(t *testing.T) {
 			text, _ := io.ReadAll(res.Body)
 			why := "nothing"
 			for _, flag := range []string{
-				"--write.max-active-series", "--write.max-new-names-per-second", "--write.max-buffered-bytes", "--write.max-in-flight-bytes",
+				"--write.max-active-series", "--write.max-new-names-per-second", "--write.max-buffered-bytes",
+				"--write.max-in-flight-bytes",
 			} {
 				if strings.Contains(string(text), flag) {
 					why = flag
@@ -133,8 +134,10 @@ func memoryLimitSeries(sender string, i, round int) sent {
 	s := sent{labels: []prompb.Label{{Name: "__name__", Value: fmt.Sprint("m", i%50)}}}
 	for _, l := range [][2]string{
 		{"cluster", "production-eu-west-1"}, {"container", fmt.Sprint("container-", i%7)}, {"endpoint", "http-metrics"},
-		{"instance", fmt.Sprintf("10.0.%d.%d:8080", i/50%250, i%250)}, {"job", fmt.Sprint("service-", i%40)}, {"namespace", fmt.Sprint("team-", i%20)},
-		{"pod", fmt.Sprintf("service-%d-7d9f8c6b5-%05d", i%40, i/50)}, {"sender", sender}, {"service", fmt.Sprint("service-", i%40)},
+		{"instance", fmt.Sprintf("10.0.%d.%d:8080", i/50%250, i%250)}, {"job", fmt.Sprint("service-", i%40)},
+		{"namespace", fmt.Sprint("team-", i%20)},
+		{"pod", fmt.Sprintf("service-%d-7d9f8c6b5-%05d", i%40, i/50)}, {"sender", sender},
+		{"service", fmt.Sprint("service-", i%40)},
 	} {
 		s.labels = append(s.labels, prompb.Label{Name: l[0], Value: l[1]})
 	}

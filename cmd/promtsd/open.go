@@ -57,8 +57,9 @@ func addStoreFlags(g flagGroup) *storeFlags {
 	g.Flag("hbase.tls", "Speak TLS to HBase's servers.").BoolVar(&f.hbaseTLS)
 	g.Flag("hbase.timeout", "How long a call to HBase may take, its repetitions included, before a request is answered "+
 		"503.").Default("1m").DurationVar(&f.hbaseTimeout)
-	g.Flag("hbase.compression", "Codec of the tables that init makes; may be given more than once, and the first that the "+
-		"cluster accepts is taken.").Default("zstd", "snappy", "lz4", "gz", "none").StringsVar(&f.hbaseCompression)
+	g.Flag("hbase.compression",
+		"Codec of the tables that init makes; may be given more than once, and the first that the "+
+			"cluster accepts is taken.").Default("zstd", "snappy", "lz4", "gz", "none").StringsVar(&f.hbaseCompression)
 	g.Flag("table.promtsd", "Name of the table that promtsd keeps for itself: settings, and the series of each day.").
 		Default(catalog.DefaultTables().Own).StringVar(&f.own)
 	return f
@@ -218,8 +219,9 @@ type layoutFlags struct {
 
 func addLayoutFlags(g flagGroup) *layoutFlags {
 	f := new(layoutFlags)
-	g.Flag("hbase.ttl", "How long HBase keeps data points and exemplars after they were written, such as 400d; 0 is for ever. "+
-		"It is the TTL of the tables that init makes; of one that exists, HBase's own tools change it.").
+	g.Flag("hbase.ttl",
+		"How long HBase keeps data points and exemplars after they were written, such as 400d; 0 is for ever. "+
+			"It is the TTL of the tables that init makes; of one that exists, HBase's own tools change it.").
 		Default("0s").SetValue(&f.retention)
 	g.Flag("hbase.regions", "Regions that a data table is made of: by salt buckets, or by ranges of metric UIDs "+
 		"without salt. 0 is one for each bucket, and one without salt.").Default("0").IntVar(&f.regions)

@@ -35,13 +35,16 @@ type peerFlags struct {
 
 func addPeerFlags(cmd *kingpin.CmdClause) *peerFlags {
 	f := new(peerFlags)
-	cmd.Flag("peer.listen-address", "Address on which other promtsd on the same HBase ask this one for samples that it still holds. "+
-		"The embedded store has none.").Default(":9202").StringVar(&f.listen)
-	cmd.Flag("peer.advertise-address", "Where others reach --peer.listen-address. The default is its own host, or else this host's name, "+
-		"and its port.").PlaceHolder("HOST:PORT").StringVar(&f.advertise)
+	cmd.Flag("peer.listen-address",
+		"Address on which other promtsd on the same HBase ask this one for samples that it still holds. "+
+			"The embedded store has none.").Default(":9202").StringVar(&f.listen)
+	cmd.Flag("peer.advertise-address",
+		"Where others reach --peer.listen-address. The default is its own host, or else this host's name, "+
+			"and its port.").PlaceHolder("HOST:PORT").StringVar(&f.advertise)
 	cmd.Flag("peer.web.config.file", "As --web.config.file, for --peer.listen-address. The default is --web.config.file.").
 		Default("").StringVar(&f.webConfig)
-	cmd.Flag("peer.http.config.file", "File that says how other promtsd are asked where TLS or authentication is on, "+httpConfigHelp).
+	cmd.Flag("peer.http.config.file", "File that says how other promtsd are asked where TLS or authentication is on, "+
+		httpConfigHelp).
 		Default("").StringVar(&f.httpConfig)
 	return f
 }
@@ -49,8 +52,9 @@ func addPeerFlags(cmd *kingpin.CmdClause) *peerFlags {
 // check refuses what cannot be. Values are not shown: there may be secrets in what was meant as an address.
 func (f *peerFlags) check(embedded bool) error {
 	if embedded && f.advertise+f.webConfig+f.httpConfig != "" {
-		return errors.New("--peer.advertise-address, --peer.web.config.file and --peer.http.config.file count on HBase only: " +
-			"no other promtsd can have the embedded store open")
+		return errors.New(
+			"--peer.advertise-address, --peer.web.config.file and --peer.http.config.file count on HBase only: " +
+				"no other promtsd can have the embedded store open")
 	}
 	if f.advertise != "" {
 		if _, err := parsePeerURL("http://" + f.advertise); err != nil {
@@ -82,7 +86,8 @@ type peerServer struct {
 }
 
 // open begins to listen. webConfig is what --peer.web.config.file is by default.
-func (f *peerFlags) open(webConfig string, registerer prometheus.Registerer, logger *slog.Logger) (_ *peerServer, err error) {
+func (f *peerFlags) open(webConfig string, registerer prometheus.Registerer, logger *slog.Logger) (_ *peerServer,
+	err error) {
 	p := &peerServer{
 		logger: logger.With("listener", "peer"), config: f.webConfig, starting: "starting " + rand.Text(),
 	}
@@ -195,7 +200,8 @@ func (p *peerServer) probe(ctx context.Context) error {
 				"--peer.web.config.file and --peer.http.config.file", p.url, err)
 		}
 	}
-	p.logger.Warn("this promtsd does not reach itself where others are to: see --peer.advertise-address", "url", p.url, "err", err)
+	p.logger.Warn("this promtsd does not reach itself where others are to: see --peer.advertise-address", "url", p.url,
+		"err", err)
 	return nil
 }
 
@@ -271,7 +277,8 @@ func parsePeerURL(text string) (*url.URL, error) {
 	if err == nil {
 		port, bad := strconv.Atoi(u.Port())
 		plain := url.URL{Scheme: u.Scheme, Host: u.Host}
-		if bad == nil && 0 < port && port < 1<<16 && u.Hostname() != "" && (u.Scheme == "http" || u.Scheme == "https") && plain.String() == text {
+		if bad == nil && 0 < port && port < 1<<16 && u.Hostname() != "" && (u.Scheme == "http" || u.Scheme == "https") &&
+			plain.String() == text {
 			return u, nil
 		}
 	}

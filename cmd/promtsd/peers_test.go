@@ -110,7 +110,8 @@ func TestPeers_AreAskedOrTheStartFails(t *testing.T) {
 		web, client string
 		want        string // part of the error
 	}{
-		{"", "", ""}, {"", "password", ""}, {"tls", "trust", ""}, {"mutual", "show", ""}, {"users", "password", ""}, {"both", "all", ""},
+		{"", "", ""}, {"", "password", ""}, {"tls", "trust", ""}, {"mutual", "show", ""}, {"users", "password", ""},
+		{"both", "all", ""},
 		{"tls", "", "certificate signed by unknown authority"}, {"mutual", "trust", "certificate required"},
 		{"users", "", "401"}, {"both", "trust", "401"}, {"both", "wrong", "401"},
 		{"both", "bad", "--peer.http.config.file="}, {"nosuch", "", "nosuch.yml"}, {"password", "", "password.yml"},
@@ -144,7 +145,8 @@ func TestPeers_AreAskedOrTheStartFails(t *testing.T) {
 				{Writer: 8, Holder: 8, Address: "http://peer:secret@127.0.0.1:1"},
 				{Writer: 9, Holder: 7, Address: other.url},
 			}
-			g := one.group(oneRow{}, func() journal.ID { return 0 }, func(context.Context) ([]journal.Lease, error) { return leases, nil })
+			g := one.group(oneRow{}, func() journal.ID { return 0 },
+				func(context.Context) ([]journal.Lease, error) { return leases, nil })
 			rows := 0
 			warnings := fmt.Sprint(g.Held(t.Context(), [][]byte{{1}}, 3600, 3600, func(int, uint32, []byte) { rows++ }))
 			if rows != 2 || strings.Count(warnings, "are missing") != 2 || strings.Contains(warnings, "secret") {
@@ -172,7 +174,8 @@ func TestPeers_KnowThemselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = startPeer(t, &peerFlags{listen: "127.0.0.1:0", advertise: strings.TrimPrefix(other.url, "http://")}, "", 0); err == nil {
+	if _, err = startPeer(t, &peerFlags{listen: "127.0.0.1:0", advertise: strings.TrimPrefix(other.url, "http://")}, "",
+		0); err == nil {
 		t.Error("it takes another promtsd for itself")
 	}
 }
@@ -180,7 +183,8 @@ func TestPeers_KnowThemselves(t *testing.T) {
 func TestParsePeerURL_TakesHostAndPortOnly(t *testing.T) {
 	for text, want := range map[string]bool{
 		"http://h:1": true, "https://10.0.0.7:9202": true, "http://[::1]:9202": true,
-		"": false, "h:1": false, "http://h": false, "http://h:0": false, "http://h:65536": false, "http://:1": false, "ftp://h:1": false,
+		"": false, "h:1": false, "http://h": false, "http://h:0": false, "http://h:65536": false, "http://:1": false,
+		"ftp://h:1":      false,
 		"http://u:p@h:1": false, "http://h:1/": false, "http://h:1?x=1": false, "http://h:1#x": false, "http://h:1?": false,
 		"http://a b:1": false, "http://h:1\n": false,
 	} {
@@ -189,7 +193,8 @@ func TestParsePeerURL_TakesHostAndPortOnly(t *testing.T) {
 		}
 	}
 	for advertise, want := range map[string]bool{
-		"": true, "h:1": true, "10.0.0.7:9202": true, "[::1]:9202": true, "h": false, "http://h:1": false, "u:secret@h:1": false,
+		"": true, "h:1": true, "10.0.0.7:9202": true, "[::1]:9202": true, "h": false, "http://h:1": false,
+		"u:secret@h:1": false,
 	} {
 		err := (&peerFlags{advertise: advertise}).check(false)
 		if (err == nil) != want || err != nil && strings.Contains(err.Error(), "secret") {
@@ -208,7 +213,8 @@ func TestServe_EmbeddedStoreHasNoPeers(t *testing.T) {
 		t.Error("it listens for peers")
 	}
 	for _, path := range []string{"/internal/v1/held", "/internal/v2/held"} {
-		res, err := post(t.Context(), http.DefaultClient, promtsd.URL()+path+"?writer=0000000000000000", "", []byte("12345678"))
+		res, err := post(t.Context(), http.DefaultClient, promtsd.URL()+path+"?writer=0000000000000000", "",
+			[]byte("12345678"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +237,8 @@ func TestHTTPConfig_OfHealthcheckAndExplain(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		ended <- execute(ctx, []string{
-			"serve", "--store.url=pebble:" + t.TempDir(), "--web.listen-address=" + addr, "--web.config.file=" + files.path("both"),
+			"serve", "--store.url=pebble:" + t.TempDir(), "--web.listen-address=" + addr, "--web.config.file=" +
+				files.path("both"),
 		}, streams{strings.NewReader(""), io.Discard, io.Discard})
 	}()
 	run := func(args ...string) (string, error) {
@@ -243,7 +250,8 @@ func TestHTTPConfig_OfHealthcheckAndExplain(t *testing.T) {
 		_, err := run("healthcheck", "--url=https://"+addr+"/-/ready", "--http.config.file="+files.path("all"))
 		return err
 	})
-	if out, err := run("explain", "--url=https://"+addr, "--http.config.file="+files.path("all"), "up"); err != nil || !strings.Contains(out, "series: 0") {
+	if out, err := run("explain", "--url=https://"+addr, "--http.config.file="+files.path("all"), "up"); err != nil ||
+		!strings.Contains(out, "series: 0") {
 		t.Errorf("explain: %v, %s", err, out)
 	}
 	for _, args := range [][]string{

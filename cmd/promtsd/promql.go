@@ -43,22 +43,27 @@ func addPromQLFlags(cmd *kingpin.CmdClause) *promqlFlags {
 	cmd.Flag("query.timeout", "Longest that a PromQL query may take.").Default("2m").SetValue(&f.timeout)
 	cmd.Flag("query.lookback-delta", "For how long a sample counts as the current one in a PromQL query.").
 		Default("5m").SetValue(&f.lookback)
-	cmd.Flag("query.max-samples", "Samples that a PromQL query may hold at a time.").Default("50000000").IntVar(&f.maxSamples)
-	cmd.Flag("query.max-concurrency", "PromQL queries that run at a time; others wait.").Default("20").IntVar(&f.concurrency)
-	cmd.Flag("query.max-total-memory-bytes", "Memory that all PromQL queries, remote reads and calls for series and labels hold "+
-		"together; past it they wait, and then are answered 503. 0 is a quarter of the memory limit (GOMEMLIMIT, or "+
-		"that of the container or the machine).").Default("0").BytesVar(&f.maxTotal)
+	cmd.Flag("query.max-samples", "Samples that a PromQL query may hold at a time.").Default(
+		"50000000").IntVar(&f.maxSamples)
+	cmd.Flag("query.max-concurrency", "PromQL queries that run at a time; others wait.").Default(
+		"20").IntVar(&f.concurrency)
+	cmd.Flag("query.max-total-memory-bytes",
+		"Memory that all PromQL queries, remote reads and calls for series and labels hold "+
+			"together; past it they wait, and then are answered 503. 0 is a quarter of the memory limit (GOMEMLIMIT, or "+
+			"that of the container or the machine).").Default("0").BytesVar(&f.maxTotal)
 	cmd.Flag("query.max-memory-bytes", "Memory that one of them holds; past it, 422. 0 is half of the total.").
 		Default("0").BytesVar(&f.maxMemory)
 	cmd.Flag("query.max-query-bytes", "Length of a PromQL expression, and of all selectors of a request together.").
 		Default("16KiB").BytesVar(&f.maxBytes)
-	cmd.Flag("query.max-subquery-steps", "Steps of all subqueries of a PromQL query together, such as 43,200 for [30d:1m].").
+	cmd.Flag("query.max-subquery-steps",
+		"Steps of all subqueries of a PromQL query together, such as 43,200 for [30d:1m].").
 		Default("1000000").IntVar(&f.maxSteps)
 	cmd.Flag("web.enable-otlp-receiver", "Take OTLP metrics at /api/v1/otlp/v1/metrics.").BoolVar(&f.otlp)
 	cmd.Flag("enable-feature", "Features of PromQL that Prometheus has behind the same flag, separated by commas: "+
 		strings.Join(api.FeatureNames, ", ")+".").StringsVar(&f.features)
-	cmd.Flag("web.cors.origin", "Regular expression for the whole origins of pages whose scripts may ask the query API, such as "+
-		"'https?://(one|two)\\.com'.").Default(".*").SetValue(originValue{&f.origins})
+	cmd.Flag("web.cors.origin",
+		"Regular expression for the whole origins of pages whose scripts may ask the query API, such as "+
+			"'https?://(one|two)\\.com'.").Default(".*").SetValue(originValue{&f.origins})
 	return f
 }
 
@@ -101,7 +106,8 @@ func (f *promqlFlags) memory(limit int64, registry prometheus.Registerer) (*budg
 
 // handler makes the API.
 func (f *promqlFlags) handler(
-	querier *query.Querier, otlp promstore.Appendable, flags map[string]string, registry *prometheus.Registry, logger *slog.Logger,
+	querier *query.Querier, otlp promstore.Appendable, flags map[string]string, registry *prometheus.Registry,
+	logger *slog.Logger,
 ) (*api.Handler, error) {
 	c := api.Config{
 		Queryable:   promstore.New(promstore.Config{Querier: querier}),
@@ -109,7 +115,8 @@ func (f *promqlFlags) handler(
 		Metadata:    families.Reader{Store: querier.Store, Tables: querier.Settings.Tables},
 		Cardinality: querier,
 		Timeout:     time.Duration(f.timeout), MaxSamples: f.maxSamples, LookbackDelta: time.Duration(f.lookback),
-		MaxConcurrency: f.concurrency, MaxQueryBytes: int(f.maxBytes), MaxSubquerySteps: f.maxSteps, Flags: flags, Origins: f.origins, Registerer: registry, Gatherer: registry, Logger: logger,
+		MaxConcurrency: f.concurrency, MaxQueryBytes: int(f.maxBytes), MaxSubquerySteps: f.maxSteps, Flags: flags,
+		Origins: f.origins, Registerer: registry, Gatherer: registry, Logger: logger,
 		Build: v1.PrometheusVersion{
 			Version: version.Version, Revision: version.Revision, Branch: version.Branch, BuildUser: version.BuildUser,
 			BuildDate: version.BuildDate, GoVersion: version.GoVersion,

@@ -53,7 +53,8 @@ func TestServe_ProtectsByDefault(t *testing.T) {
 	if text := profiles(promtsd); !strings.Contains(text, "nothing is served") {
 		t.Errorf("without --web.enable-pprof it answers %q", text)
 	}
-	if text := profiles(promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{"--web.enable-pprof"}})); strings.Contains(text, "nothing is served") {
+	if text := profiles(promtest.StartPromtsd(t,
+		promtest.PromtsdConfig{Args: []string{"--web.enable-pprof"}})); strings.Contains(text, "nothing is served") {
 		t.Errorf("with --web.enable-pprof it answers %q", text)
 	}
 }

@@ -28,12 +28,14 @@ func TestQueries_ShareTheirMemory(t *testing.T) {
 	end := time.Now().UnixMilli()
 	fillMemoryTest(t, p, end)
 	all, _ := (&prompb.ReadRequest{Queries: []*prompb.Query{{
-		StartTimestampMs: 0, EndTimestampMs: end, Matchers: []*prompb.LabelMatcher{{Name: "n", Type: prompb.LabelMatcher_RE, Value: ".+"}},
+		StartTimestampMs: 0, EndTimestampMs: end, Matchers: []*prompb.LabelMatcher{{Name: "n", Type: prompb.LabelMatcher_RE,
+			Value: ".+"}},
 	}}}).Marshal()
 	asks := []memoryAsk{
 		{path: "/api/v1/query?query=" + url.QueryEscape(`{n=~".+"}[100m]`)},
 		{path: "/api/v1/query?query=" + url.QueryEscape(`{n=~"0.+"}[100m]`)},
-		{path: "/api/v1/query_range?query=" + url.QueryEscape(`m*m`) + fmt.Sprintf("&start=%d&end=%d&step=1", end/1000-6000, end/1000)},
+		{path: "/api/v1/query_range?query=" + url.QueryEscape(`m*m`) + fmt.Sprintf("&start=%d&end=%d&step=1", end/1000-6000,
+			end/1000)},
 		{path: "/api/v1/query?query=" + url.QueryEscape(`max_over_time(vector(1)[10d:1s])`)},
 		{path: "/api/v1/read", body: all},
 		{path: "/api/v1/series?match[]=m"},
@@ -65,7 +67,8 @@ func TestQueries_ShareTheirMemory(t *testing.T) {
 					mu.Lock()
 					codes[code]++
 					mu.Unlock()
-					named := strings.Contains(text, "--query.max-memory-bytes") || strings.Contains(text, "--query.max-total-memory-bytes")
+					named := strings.Contains(text, "--query.max-memory-bytes") ||
+						strings.Contains(text, "--query.max-total-memory-bytes")
 					if code != http.StatusOK && !named || code/100 == 5 && code != http.StatusServiceUnavailable {
 						t.Errorf("%s: got %d %.300s", a.path, code, text)
 					}
@@ -156,7 +159,8 @@ func (a memoryAsk) ask(ctx context.Context, server string, patience time.Duratio
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+a.path, nil)
 	if a.body != nil {
-		req, err = http.NewRequestWithContext(ctx, http.MethodPost, server+a.path, strings.NewReader(string(snappy.Encode(nil, a.body))))
+		req, err = http.NewRequestWithContext(ctx, http.MethodPost, server+a.path,
+			strings.NewReader(string(snappy.Encode(nil, a.body))))
 	}
 	if err != nil {
 		return 0, "", err

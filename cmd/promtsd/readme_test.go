@@ -106,7 +106,8 @@ func TestReadme_FiveMinuteStartWorks(t *testing.T) {
 			Status string
 			Data   struct{ Result []any }
 		}
-		if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Status != "success" || len(answer.Data.Result) != 1 {
+		if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Status != "success" ||
+			len(answer.Data.Result) != 1 {
 			return fmt.Errorf("want a successful answer of one value, got: %s", text)
 		}
 		return nil
@@ -116,7 +117,8 @@ func TestReadme_FiveMinuteStartWorks(t *testing.T) {
 		if strings.HasPrefix(name, "promtsd_hbase_") {
 			continue // of the other store: TestReadme_HBaseMetricsAreReal
 		}
-		if !slices.ContainsFunc([]string{"{", " ", "_bucket{"}, func(end string) bool { return strings.Contains(exposed, "\n"+name+end) }) {
+		if !slices.ContainsFunc([]string{"{", " ", "_bucket{"},
+			func(end string) bool { return strings.Contains(exposed, "\n"+name+end) }) {
 			t.Errorf("README.md names the metric %s, which a running promtsd does not expose", name)
 		}
 	}
@@ -309,7 +311,8 @@ func (c *noting) Register(collector prometheus.Collector) error {
 func TestReadme_HBaseMetricsAreReal(t *testing.T) {
 	var registered noting
 	st, err := hbase.Open(hbase.Config{
-		Client: client.Config{ZooKeeper: []string{"127.0.0.1:1"}}, Registerer: &registered, Logger: slog.New(slog.DiscardHandler),
+		Client: client.Config{ZooKeeper: []string{"127.0.0.1:1"}}, Registerer: &registered,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

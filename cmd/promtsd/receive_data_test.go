@@ -211,7 +211,8 @@ func (m *benchBodies) next() (body []byte, err error) {
 // TestBenchBodies_SayTheSameInBothMessages also sees that the data is of the kind that was meant.
 func TestBenchBodies_SayTheSameInBothMessages(t *testing.T) {
 	const first, start, scrapes = 2000, 1_700_000_000_000, 50
-	v1, v2 := newBenchBodies(messageV1, newBenchValues, first, start), newBenchBodies(messageV2, newBenchValues, first, start)
+	v1, v2 := newBenchBodies(messageV1, newBenchValues, first, start),
+		newBenchBodies(messageV2, newBenchValues, first, start)
 	wholes, early, known := 0, 0, map[string]bool{}
 	for scrape := range scrapes {
 		one, two := new(prompb.WriteRequest), new(writev2.Request)

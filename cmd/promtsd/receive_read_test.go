@@ -53,7 +53,8 @@ func BenchmarkReadBack(b *testing.B) {
 			{"metric", targetSeries(42)[0], load.series / 50},
 		} {
 			for _, form := range readForms {
-				load.readBack(b, fmt.Sprintf("%s/%s/%s", state, selection.name, form), peers, form, selection.label, selection.series)
+				load.readBack(b, fmt.Sprintf("%s/%s/%s", state, selection.name, form), peers, form, selection.label,
+					selection.series)
 			}
 		}
 	}
@@ -61,7 +62,8 @@ func BenchmarkReadBack(b *testing.B) {
 
 // readBack reads the series of a label from all peers by turns, and reports for each.
 func (l benchLoad) readBack(
-	b *testing.B, name string, peers []*promtest.Process, form prompb.ReadRequest_ResponseType, label prompb.Label, series int,
+	b *testing.B, name string, peers []*promtest.Process, form prompb.ReadRequest_ResponseType, label prompb.Label,
+	series int,
 ) {
 	query := &prompb.Query{
 		StartTimestampMs: l.start - scrapeMs, EndTimestampMs: l.start + int64(l.scrapes)*scrapeMs,
@@ -97,7 +99,8 @@ func (l benchLoad) readBack(
 }
 
 // readAll reads by Prometheus's client and counts the samples.
-func readAll(ctx context.Context, server string, form prompb.ReadRequest_ResponseType, query *prompb.Query) (n int, err error) {
+func readAll(ctx context.Context, server string, form prompb.ReadRequest_ResponseType, query *prompb.Query) (n int,
+	err error) {
 	target, err := url.Parse(server + "/api/v1/read")
 	if err != nil {
 		return 0, err

@@ -91,7 +91,8 @@ func drawWorld(t *rapid.T) world {
 	text := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"a", "A", "job", "le", "no_tags", "no_metric", "no_tagsÿ", "\x00", "a\x00", "\n", "a\nb", "\t \r", "\u2028",
-			"\ufeff", "\ufffd", "\U0010ffff", "😀", "é", "e\u0301", "ÿ", `"\`, "..", "/", "%41", "%", "_", "a b", "a.b-c/d_e",
+			"\ufeff", "\ufffd", "\U0010ffff", "😀", "é", "e\u0301", "ÿ", `"\`, "..", "/", "%41", "%", "_", "a b",
+			"a.b-c/d_e",
 			"ключ", ".*", "{}", strings.Repeat("x", 200), strings.Repeat("ü", 128),
 		}),
 		rapid.StringN(1, 12, -1),

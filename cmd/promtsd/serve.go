@@ -74,68 +74,87 @@ type serveFlags struct {
 }
 
 func addServe(app *kingpin.Application) (string, command) {
-	cmd := app.Command("serve", "Serve remote write and remote read (the default). An embedded store is made on first start.").Default()
+	cmd := app.Command("serve",
+		"Serve remote write and remote read (the default). An embedded store is made on first start.").Default()
 	f := &serveFlags{}
 	f.web.WebListenAddresses = cmd.Flag("web.listen-address", "Address to listen on; may be given more than once.").
 		Default(":9201").Strings()
 	f.web.WebConfigFile = cmd.Flag("web.config.file", "File that turns on TLS or authentication, in the format of "+
 		"Prometheus's exporter toolkit.").Default("").String()
 	f.web.WebSystemdSocket = cmd.Flag("web.systemd-socket", "Listen on the sockets that systemd passes.").Bool()
-	cmd.Flag("web.trusted-origin", "Origin, such as https://ops.example, whose pages may have a browser write and read by the "+
-		"remote protocols; may be given more than once. Without, only pages of this host may. For queries see --web.cors.origin.").
+	cmd.Flag("web.trusted-origin",
+		"Origin, such as https://ops.example, whose pages may have a browser write and read by the "+
+			"remote protocols; may be given more than once. Without, only pages of this host may. For queries see --web.cors.origin.").
 		PlaceHolder("ORIGIN").StringsVar(&f.origins)
-	cmd.Flag("web.max-connections", "Connections at a time. Past it one that is idle is closed for one that comes, or that one "+
-		"if none is.").Default("512").IntVar(&f.conns)
-	cmd.Flag("web.enable-pprof", "Serve profiles of the process at /debug/pprof/: what it does, and with which names.").BoolVar(&f.profiles)
+	cmd.Flag("web.max-connections",
+		"Connections at a time. Past it one that is idle is closed for one that comes, or that one "+
+			"if none is.").Default("512").IntVar(&f.conns)
+	cmd.Flag("web.enable-pprof",
+		"Serve profiles of the process at /debug/pprof/: what it does, and with which names.").BoolVar(&f.profiles)
 	cmd.Flag("web.drain-timeout", "How long requests under way may take to finish after SIGTERM, and then the "+
 		"samples that wait to be stored. What is not stored by then stays in the journal, and is replayed.").
 		Default("20s").DurationVar(&f.drain)
 	f.store, f.settings = addStoreFlags(cmd), addSettingFlags(cmd)
 
-	cmd.Flag("write.max-body-bytes", "Largest remote-write request, as sent and inflated.").Default("32MiB").BytesVar(&f.maxBody)
-	cmd.Flag("write.max-in-flight-bytes", "Memory of all requests under way together, bodies that trickle in included; past it "+
-		"they are answered 503, to be sent again.").Default("256MiB").BytesVar(&f.maxInFlight)
+	cmd.Flag("write.max-body-bytes", "Largest remote-write request, as sent and inflated.").Default(
+		"32MiB").BytesVar(&f.maxBody)
+	cmd.Flag("write.max-in-flight-bytes",
+		"Memory of all requests under way together, bodies that trickle in included; past it "+
+			"they are answered 503, to be sent again.").Default("256MiB").BytesVar(&f.maxInFlight)
 	cmd.Flag("write.max-labels", "Labels of a series, its name included.").Default("128").IntVar(&f.limits.Labels)
 	cmd.Flag("write.max-label-name-bytes", "Length of a label name.").Default("1024").IntVar(&f.limits.LabelName)
 	cmd.Flag("write.max-label-value-bytes", "Length of a label value, and of a metric name.").
 		Default("8192").IntVar(&f.limits.LabelValue)
-	cmd.Flag("write.max-active-series", "Series that have samples within an hour, counted since the start. Past it series that have none yet "+
-		"are refused until others end, all others are stored. 0 is any number.").Default("2000000").IntVar(&f.limits.Active)
-	cmd.Flag("write.max-new-names-per-second", "Metric names, label names and label values that may get a new UID in a second. Series "+
-		"that need more are refused until later, all others are stored. Senders of whose series most are new have as many of their own. 0 is any number.").
+	cmd.Flag("write.max-active-series",
+		"Series that have samples within an hour, counted since the start. Past it series that have none yet "+
+			"are refused until others end, all others are stored. 0 is any number.").Default("2000000").IntVar(&f.limits.Active)
+	cmd.Flag("write.max-new-names-per-second",
+		"Metric names, label names and label values that may get a new UID in a second. Series "+
+			"that need more are refused until later, all others are stored. Senders of whose series most are new have as many of their own. 0 is any number.").
 		Default("50000").IntVar(&f.newNames.PerSecond)
-	cmd.Flag("write.max-new-names-per-hour", "The same in an hour: UIDs never come back, there are 16.7 million of a kind.").
+	cmd.Flag("write.max-new-names-per-hour",
+		"The same in an hour: UIDs never come back, there are 16.7 million of a kind.").
 		Default("2000000").IntVar(&f.newNames.PerHour)
 	cmd.Flag("write.max-future", "How far ahead of the clock a sample may be; 0 is any time.").
 		Default("10m").DurationVar(&f.limits.Future)
 	cmd.Flag("write.infinities", "Store infinite values. With --no-write.infinities they are refused with 400, for those "+
 		"who share the tables with OpenTSDB, whose queries fail on them.").Default("true").BoolVar(&f.infinities)
-	cmd.Flag("retention", "How long the embedded store keeps samples and exemplars, such as 400d, counted back from the newest by their own "+
-		"times; 0 is for ever. On HBase it is --hbase.ttl of init.").Default("0s").SetValue(&f.retention)
-	cmd.Flag("write.flush-interval", "How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
-		"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
-	cmd.Flag("write.max-buffered-bytes", "Memory of samples that wait, and of what finds them. From half of it on they are stored early; beyond it requests "+
-		"are answered 503, to be sent again.").Default("512MiB").BytesVar(&f.maxHeld)
-	cmd.Flag("write.lease-ttl", "How long another promtsd on the same HBase waits for a sign of life of this one before it takes "+
-		"its journal over.").Default("15s").DurationVar(&f.hold.Term)
+	cmd.Flag("retention",
+		"How long the embedded store keeps samples and exemplars, such as 400d, counted back from the newest by their own "+
+			"times; 0 is for ever. On HBase it is --hbase.ttl of init.").Default("0s").SetValue(&f.retention)
+	cmd.Flag("write.flush-interval",
+		"How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
+			"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
+	cmd.Flag("write.max-buffered-bytes",
+		"Memory of samples that wait, and of what finds them. From half of it on they are stored early; beyond it requests "+
+			"are answered 503, to be sent again.").Default("512MiB").BytesVar(&f.maxHeld)
+	cmd.Flag("write.lease-ttl",
+		"How long another promtsd on the same HBase waits for a sign of life of this one before it takes "+
+			"its journal over.").Default("15s").DurationVar(&f.hold.Term)
 	cmd.Flag("write.cache-series", "Series that the write path keeps at hand, at some 500 bytes each; more than are "+
-		"active is best. With 1 KiB each memory is full: of series with very long labels fewer are kept.").Default("1000000").IntVar(&f.cacheSeries)
+		"active is best. With 1 KiB each memory is full: of series with very long labels fewer are kept.").Default(
+		"1000000").IntVar(&f.cacheSeries)
 	cmd.Flag("uid.cache-entries", "Names and UIDs kept in memory, in each direction, at some 150 bytes "+
 		"each; fewer if the names have more than 128 bytes on average.").Default("1000000").IntVar(&f.cacheNames)
 
-	cmd.Flag("read.max-concurrent", "Remote reads served at a time; others wait.").Default("10").IntVar(&f.read.MaxConcurrent)
+	cmd.Flag("read.max-concurrent", "Remote reads served at a time; others wait.").Default(
+		"10").IntVar(&f.read.MaxConcurrent)
 	cmd.Flag("read.max-request-bytes", "Largest remote-read request.").Default("4MiB").BytesVar(&f.maxRequest)
 	cmd.Flag("read.max-samples", "Samples of a remote-read answer in the SAMPLES form, which is built in memory; the "+
 		"streamed form has no bound.").Default("50000000").IntVar(&f.read.MaxSamples)
 	cmd.Flag("read.max-response-bytes", "Size of a remote-read answer in the SAMPLES form.").
 		Default("512MiB").BytesVar(&f.maxResponse)
-	cmd.Flag("query.max-series", "Series that one selector may find; 0 is any number.").Default("1000000").IntVar(&f.maxSeries)
-	cmd.Flag("query.max-parallel-reads", "Parts of one query that are read from the store at a time.").Default("4").IntVar(&f.concurrency)
-	cmd.Flag("index.max-series", "Series of the index that are kept in memory, at 100 to 200 bytes each, and twice that while they are "+
-		"read anew; of more, the latest days, and of a day too large the metrics with fewest series. What is beyond, and with 0 all, is read from the "+
-		"store, which is slower.").Default("2000000").IntVar(&f.indexSeries)
-	cmd.Flag("index.refresh-interval", "On HBase, keep the index in memory, and find series that another promtsd stores within this time. "+
-		"With 0 they are found at once, by an index that is read from HBase, which is slower.").
+	cmd.Flag("query.max-series", "Series that one selector may find; 0 is any number.").Default(
+		"1000000").IntVar(&f.maxSeries)
+	cmd.Flag("query.max-parallel-reads", "Parts of one query that are read from the store at a time.").Default(
+		"4").IntVar(&f.concurrency)
+	cmd.Flag("index.max-series",
+		"Series of the index that are kept in memory, at 100 to 200 bytes each, and twice that while they are "+
+			"read anew; of more, the latest days, and of a day too large the metrics with fewest series. What is beyond, and with 0 all, is read from the "+
+			"store, which is slower.").Default("2000000").IntVar(&f.indexSeries)
+	cmd.Flag("index.refresh-interval",
+		"On HBase, keep the index in memory, and find series that another promtsd stores within this time. "+
+			"With 0 they are found at once, by an index that is read from HBase, which is slower.").
 		Default("0s").DurationVar(&f.refresh)
 	f.promql = addPromQLFlags(cmd)
 	f.peers = addPeerFlags(cmd)
@@ -169,11 +188,13 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 	debug.SetMemoryLimit(goLimit(f.limit, f.store.outsideGo()))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(versioncollector.NewCollector("promtsd"), collectors.NewGoCollector(
-		collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/cpu/classes/(gc/total|user):`)})),
+		collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(
+			`^/cpu/classes/(gc/total|user):`)})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	l := &listener{
-		web: &f.web, logger: logger, drain: f.drain, connections: newConnections(f.conns, "--web.max-connections", registry, logger),
+		web: &f.web, logger: logger, drain: f.drain, connections: newConnections(f.conns, "--web.max-connections", registry,
+			logger),
 		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
 	ctx = l.listen(ctx)
@@ -276,7 +297,8 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	handler, err := adapter.New(adapter.Config{
 		Appender: appender, Querier: querier, NewFinder: appender.NewFinder,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
-		Read:  f.read, Memory: queries, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger, Version: version.Version,
+		Read:  f.read, Memory: queries, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger,
+		Version:  version.Version,
 		Profiles: f.profiles,
 		Healthy:  o.condition.healthy,
 		Ready:    func() error { return cmp.Or(o.condition.Writable(), appender.Ready()) }, Starting: appender.Replaying,
@@ -351,8 +373,9 @@ func (f *serveFlags) check() error {
 		return err
 	}
 	if f.retention > 0 && !f.store.embedded() {
-		return errors.New("--retention counts for the embedded store only: in HBase it is the TTL of the tables of data and of " +
-			"exemplars, which --hbase.ttl of init sets and HBase's shell changes")
+		return errors.New(
+			"--retention counts for the embedded store only: in HBase it is the TTL of the tables of data and of " +
+				"exemplars, which --hbase.ttl of init sets and HBase's shell changes")
 	}
 	if _, err := f.promql.memory(math.MaxInt64, nil); err != nil {
 		return err
@@ -364,7 +387,8 @@ func (f *serveFlags) check() error {
 		return fmt.Errorf("--write.max-buffered-bytes is %v, must be 1MiB or more", f.maxHeld)
 	}
 	if f.concurrency < 1 || f.indexSeries < 0 || f.refresh != 0 && f.refresh < 100*time.Millisecond {
-		return errors.New("--query.max-parallel-reads must be 1 or more, --index.max-series 0 or more, --index.refresh-interval 0 or 100ms or more")
+		return errors.New(
+			"--query.max-parallel-reads must be 1 or more, --index.max-series 0 or more, --index.refresh-interval 0 or 100ms or more")
 	}
 	if f.limits.Active < 0 {
 		return errors.New("--write.max-active-series must be 0 or more")
@@ -421,7 +445,8 @@ func (f *serveFlags) costs() query.Costs {
 
 // adopt reads the settings of the store, and makes the tables of a new embedded one. In a cluster that is for init to
 // do: who starts serve with a wrong address shall not find tables there afterwards.
-func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.Store) (settings catalog.Settings, err error) {
+func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.Store) (settings catalog.Settings,
+	err error) {
 	attrs := []any{"store", f.store.url}
 	if f.store.embedded() {
 		var created []string

@@ -30,7 +30,8 @@ type stressAttack struct {
 
 // stressBusy is what anybody may be answered while others attack.
 var stressBusy = []string{
-	"503 --query.max-total-memory-bytes", "503 --write.max-in-flight-bytes", "503 --write.max-buffered-bytes", "503 query timed out",
+	"503 --query.max-total-memory-bytes", "503 --write.max-in-flight-bytes", "503 --write.max-buffered-bytes",
+	"503 query timed out",
 	"503 --read.max-concurrent", "503 --query.max-concurrency", "400 active_series_limit", "400 new_names_limit",
 }
 

@@ -22,8 +22,9 @@ import (
 )
 
 func addInit(app *kingpin.Application) (string, command) {
-	cmd := app.Command("init", "Make the tables, or adopt tables that exist, and record the settings that shape their bytes. "+
-		"serve does the same for an embedded store on its first start.")
+	cmd := app.Command("init",
+		"Make the tables, or adopt tables that exist, and record the settings that shape their bytes. "+
+			"serve does the same for an embedded store on its first start.")
 	sf, settings, lf := addStoreFlags(cmd), addSettingFlags(cmd), addLayoutFlags(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		layout, err := lf.layout(sf)
@@ -39,7 +40,8 @@ func addInit(app *kingpin.Application) (string, command) {
 			if layout != (catalog.Layout{}) && !slices.Contains(created, s.Tables.Data) {
 				env.logger.Warn("the data table existed, and keeps its regions and its retention", "table", s.Tables.Data)
 			}
-			for _, t := range []string{s.Tables.Data, s.Tables.UID, s.Tables.Meta, s.Tables.Own, s.Tables.Journal(), s.Tables.Exemplars()} {
+			for _, t := range []string{s.Tables.Data, s.Tables.UID, s.Tables.Meta, s.Tables.Own, s.Tables.Journal(),
+				s.Tables.Exemplars()} {
 				state := "adopted"
 				if slices.Contains(created, t) {
 					state = "created"
@@ -50,8 +52,9 @@ func addInit(app *kingpin.Application) (string, command) {
 				fmt.Fprintf(env.out, "%s=%s\n", setting[0], setting[1])
 			}
 			if !s.IndexComplete {
-				fmt.Fprintf(env.out, "The data table holds rows whose series may not be in the index: queries find series by row keys, "+
-					"which is exact but slow. promtsd index build makes the index.\n")
+				fmt.Fprintf(env.out,
+					"The data table holds rows whose series may not be in the index: queries find series by row keys, "+
+						"which is exact but slow. promtsd index build makes the index.\n")
 			}
 			return nil
 		})
@@ -66,8 +69,9 @@ func indexCommand(app *kingpin.Application) *kingpin.CmdClause {
 }
 
 func addIndexDisable(app *kingpin.Application) (string, command) {
-	cmd := indexCommand(app).Command("disable", "Record that others, such as OpenTSDB, write to the data table too: series are "+
-		"then found by row keys, which misses nothing and is slower. index build undoes it. Restart promtsd afterwards.")
+	cmd := indexCommand(app).Command("disable",
+		"Record that others, such as OpenTSDB, write to the data table too: series are "+
+			"then found by row keys, which misses nothing and is slower. index build undoes it. Restart promtsd afterwards.")
 	sf := addStoreFlags(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		st, err := sf.openExisting(env.logger)
@@ -85,8 +89,9 @@ func addIndexDisable(app *kingpin.Application) (string, command) {
 }
 
 func addIndexBuild(app *kingpin.Application) (string, command) {
-	cmd := indexCommand(app).Command("build", "Enter every series of the data table into the series index, by its row keys. "+
-		"For tables that OpenTSDB wrote; nothing else may write to them meanwhile.")
+	cmd := indexCommand(app).Command("build",
+		"Enter every series of the data table into the series index, by its row keys. "+
+			"For tables that OpenTSDB wrote; nothing else may write to them meanwhile.")
 	sf := addStoreFlags(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		st, err := sf.openExisting(env.logger)
@@ -111,10 +116,12 @@ func addIndexBuild(app *kingpin.Application) (string, command) {
 }
 
 func addCellsDump(app *kingpin.Application) (string, command) {
-	cmd := cellsCommand(app).Command("dump", "Write the cells of tables as JSON lines, which cells load reads, or for people.")
+	cmd := cellsCommand(app).Command("dump",
+		"Write the cells of tables as JSON lines, which cells load reads, or for people.")
 	sf := addStoreFlags(cmd)
 	output := cmd.Flag("output", "File to write; - is the standard output.").Short('o').Default("-").String()
-	forPeople := cmd.Flag("decode", "Write each cell for people: series, hour, samples, and what else a row may be, by name.").Bool()
+	forPeople := cmd.Flag("decode",
+		"Write each cell for people: series, hour, samples, and what else a row may be, by name.").Bool()
 	tables := cmd.Arg("table", "Tables to dump; all if none is named.").Strings()
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		st, err := sf.openExisting(env.logger)

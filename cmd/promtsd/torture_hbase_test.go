@@ -44,7 +44,8 @@ func TestTorture_HBase(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.admin.Close() })
 	url := "hbase://" + c.hbase.ZK() + c.hbase.ZNode()
-	initialise := promtest.PromtsdCommand(t, "init", "--store.url="+url, "--salt.width=1", "--salt.buckets=4", "--hbase.ttl=400d")
+	initialise := promtest.PromtsdCommand(t, "init", "--store.url="+url, "--salt.width=1", "--salt.buckets=4",
+		"--hbase.ttl=400d")
 	if out, err := initialise.CombinedOutput(); err != nil {
 		t.Fatalf("promtsd init: %v\n%s", err, out)
 	}
@@ -83,7 +84,8 @@ func (c *tortureCluster) injectors() []faultInjector {
 // drawNet spoils the connections of a node to all servers, or to one.
 func (c *tortureCluster) drawNet(x *torture, random *rand.Rand) fault {
 	d, what := x.someNode(random), netFaults[random.IntN(len(netFaults))]
-	to := append(c.hbase.RegionServers(), c.hbase.Master(), c.hbase.ZooKeeper())[random.IntN(len(c.hbase.RegionServers())+2)]
+	to := append(c.hbase.RegionServers(), c.hbase.Master(),
+		c.hbase.ZooKeeper())[random.IntN(len(c.hbase.RegionServers())+2)]
 	f := fault{
 		what: d.name + ": " + what, until: upTo(random, 500*time.Millisecond, 6*time.Second), excuse: mayEnd | mayStall,
 		end: func() { x.inflict(d, func(t *injectedFaults) { t.Net, t.NetPort = "", "" }) },

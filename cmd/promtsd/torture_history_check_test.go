@@ -43,16 +43,19 @@ func TestTortureHistory_FindsWhatIsWrong(t *testing.T) {
 		{"loss", func(r *reading) { r.series[`{__name__="a"}`] = []reported{{20, 2}} }, `loss: {__name__="a"} at 10`},
 		{"loss of a series", func(r *reading) { delete(r.series, `{__name__="b"}`) }, `loss: {__name__="b"} at 10`},
 		{"loss with a warning", func(r *reading) { delete(r.series, `{__name__="b"}`); r.whole = false }, ""},
-		{"loss out of range", func(r *reading) { r.mint = 20; r.series = map[string][]reported{`{__name__="a"}`: {{20, 2}}} }, ""},
+		{"loss out of range", func(r *reading) { r.mint = 20; r.series = map[string][]reported{`{__name__="a"}`: {{20, 2}}} },
+			""},
 		{"stale", func(r *reading) { r.series[`{__name__="a"}`][1].value = 1 }, "at 20: stale: 1, want"},
 		{"stale with a warning", func(r *reading) { r.series[`{__name__="a"}`][1].value = 1; r.whole = false }, ""},
 		{"never sent", func(r *reading) { r.series[`{__name__="a"}`][0].value = 9 }, "at 10: ghost: 9, which was never sent"},
 		{"of another time", func(r *reading) { r.series[`{__name__="a"}`][0].t = 11 }, "two"},
-		{"not sent yet", func(r *reading) { r.series[`{__name__="a"}`][1].value = 5 }, "at 20: ghost: 5, which was not sent yet"},
+		{"not sent yet", func(r *reading) { r.series[`{__name__="a"}`][1].value = 5 },
+			"at 20: ghost: 5, which was not sent yet"},
 		{"twice", func(r *reading) {
 			r.series[`{__name__="a"}`] = []reported{{10, 1}, {10, 1}, {20, 2}}
 		}, `order: {__name__="a"} has 10 after 10`},
-		{"unknown series", func(r *reading) { r.series[`{__name__="c"}`] = nil }, `ghost: a series that was not sent: {__name__="c"}`},
+		{"unknown series", func(r *reading) { r.series[`{__name__="c"}`] = nil },
+			`ghost: a series that was not sent: {__name__="c"}`},
 		{"of another group", func(r *reading) { r.series[`{__name__="other"}`] = nil }, "ghost: a series that was not sent"},
 	} {
 		r := reading{group: g, mint: 0, maxt: 100, begun: begun, ended: ended, whole: true, series: map[string][]reported{}}

@@ -72,7 +72,8 @@ func newTortureNode(t *testing.T, n int, storeURL func(dir string) string, args 
 	peerAddr := net.JoinHostPort("127.0.0.1", strconv.Itoa(peerPort))
 	dir := t.TempDir()
 	d := &tortureNode{
-		name: name, addr: addr, front: newFront(t, addr), peers: newFront(t, peerAddr), bin: promtest.TorturablePromtsd(t), dir: dir,
+		name: name, addr: addr, front: newFront(t, addr), peers: newFront(t, peerAddr), bin: promtest.TorturablePromtsd(t),
+		dir: dir,
 		log: filepath.Join(t.ArtifactDir(), name+".log"), control: filepath.Join(dir, "faults"), end: make(chan struct{}),
 	}
 	url := storeURL(filepath.Join(dir, "data"))

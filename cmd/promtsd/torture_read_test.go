@@ -222,7 +222,8 @@ func (r *tortureReader) askMetadata(ctx context.Context, base string, question *
 }
 
 // askAPI asks a question of Prometheus's API, whose answer may be one with warnings.
-func (r *tortureReader) askAPI(ctx context.Context, base, path string, form url.Values, question *reading, data any) error {
+func (r *tortureReader) askAPI(ctx context.Context, base, path string, form url.Values, question *reading,
+	data any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/"+path+"?"+form.Encode(), nil)
 	if err != nil {
 		return err

@@ -82,7 +82,8 @@ func (s *tortureSender) begin(era int) {
 	}
 	if s.kind == conflicting {
 		family := fmt.Sprintf("torture_family_%d_%d", s.sender, era)
-		s.beside[s.add(family, 6)] = s.history.add(group{s.sender, era, ofMetadata}, []prompb.Label{{Name: "__name__", Value: family}})
+		s.beside[s.add(family, 6)] = s.history.add(group{s.sender, era, ofMetadata},
+			[]prompb.Label{{Name: "__name__", Value: family}})
 	}
 }
 
@@ -222,7 +223,8 @@ func (s *tortureSender) doubt(node *tortureNode, request []write) {
 }
 
 // post sends a request through the front of a node.
-func (s *tortureSender) post(ctx context.Context, node *tortureNode, request []write) (status int, text string, err error) {
+func (s *tortureSender) post(ctx context.Context, node *tortureNode, request []write) (status int, text string,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second+rand.N(8*time.Second))
 	defer cancel()
 	var res *http.Response
@@ -265,7 +267,8 @@ func seriesOf(request []write) (series []sent) {
 }
 
 // postHistograms sends points as native histograms of so many observations.
-func (s *tortureSender) postHistograms(ctx context.Context, node *tortureNode, request []write) (*http.Response, error) {
+func (s *tortureSender) postHistograms(ctx context.Context, node *tortureNode, request []write) (*http.Response,
+	error) {
 	var message prompb.WriteRequest
 	for _, w := range request {
 		h := tsdbutil.GenerateTestFloatHistogram(1)
@@ -308,7 +311,8 @@ func (s *tortureSender) postOTLP(ctx context.Context, node *tortureNode, request
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, node.front.url()+"/api/v1/otlp/v1/metrics", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, node.front.url()+"/api/v1/otlp/v1/metrics",
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -23,18 +23,20 @@ import (
 )
 
 var (
-	tortureFor    = flag.Duration("torture.for", 20*time.Second, "how long each torture test goes on; above 8m give -timeout, too")
+	tortureFor = flag.Duration("torture.for", 20*time.Second,
+		"how long each torture test goes on; above 8m give -timeout, too")
 	tortureSeed   = flag.Uint64("torture.seed", 1, "seed of the schedule of a torture test")
 	tortureFaults = flag.String("torture.faults", "", "draw only faults whose names match this regular expression")
 )
 
 const (
-	tortureRecovery   = time.Minute // from the last fault of a round until everything is served
-	tortureEra        = 3           // rounds, after which senders take new series and the old ones are read back as a whole
-	tortureErasKept   = 4           // that readers ask for
-	tortureProblems   = 20          // that are printed
-	tortureMemory     = 600 << 20   // of each promtsd, in bytes, at any time
-	tortureGoroutines = 1000        // of each promtsd when the faults of a round are healed
+	tortureRecovery = time.Minute // from the last fault of a round until everything is served
+	// rounds, after which senders take new series and the old ones are read back as a whole
+	tortureEra        = 3
+	tortureErasKept   = 4         // that readers ask for
+	tortureProblems   = 20        // that are printed
+	tortureMemory     = 600 << 20 // of each promtsd, in bytes, at any time
+	tortureGoroutines = 1000      // of each promtsd when the faults of a round are healed
 )
 
 // torture is promtsd at work on one store while everything around it fails, by a schedule that is drawn from a seed:
@@ -138,7 +140,8 @@ func newTorture(t *testing.T, injectors []faultInjector) *torture {
 // run tortures for so long.
 func (x *torture) run(long time.Duration) {
 	t := x.t
-	t.Logf("repeat this by -run '^%s$' -torture.for=%v -torture.seed=%d -torture.faults='%s'", t.Name(), long, *tortureSeed, *tortureFaults)
+	t.Logf("repeat this by -run '^%s$' -torture.for=%v -torture.seed=%d -torture.faults='%s'", t.Name(), long,
+		*tortureSeed, *tortureFaults)
 	random := rand.New(rand.NewPCG(*tortureSeed, 0))
 	x.hire()
 	for _, d := range x.nodes {
@@ -267,7 +270,8 @@ func (x *torture) recover(what string) {
 	var writes []write
 	for i := range x.nodes {
 		c := x.history.add(probe, []prompb.Label{
-			{Name: "__name__", Value: "torture_probe"}, {Name: "era", Value: strconv.Itoa(probe.era)}, {Name: "job", Value: "torture"},
+			{Name: "__name__", Value: "torture_probe"}, {Name: "era", Value: strconv.Itoa(probe.era)},
+			{Name: "job", Value: "torture"},
 			{Name: "n", Value: strconv.Itoa(i)}, {Name: "sender", Value: strconv.Itoa(probe.sender)},
 		})
 		writes = append(writes, write{c, begun.Add(-4 * time.Hour).UnixMilli(), 1})

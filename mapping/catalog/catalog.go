@@ -39,7 +39,8 @@ func Open(ctx context.Context, st store.Store, own string, asked map[string]stri
 // Init makes the tables that do not exist, adopts those that do, and records the settings: the defaults, changed by
 // asked. If settings are recorded already, it only checks asked against them, as Open does; of a record that is half
 // written it keeps what is there. created lists the tables that it made. It makes them with the zero Layout.
-func Init(ctx context.Context, st store.Store, own string, asked map[string]string) (s Settings, created []string, err error) {
+func Init(ctx context.Context, st store.Store, own string, asked map[string]string) (s Settings, created []string,
+	err error) {
 	return Layout{}.Init(ctx, st, own, asked)
 }
 

@@ -94,7 +94,8 @@ func TestInit_MakesTablesAndRecordsTheSettings(t *testing.T) {
 			if s != want {
 				t.Errorf("Init: got  %+v\nwant %+v", s, want)
 			}
-			if want := []string{"tsdb", "tsdb-uid", "tsdb-meta", "promtsd", "promtsd-journal", "promtsd-exemplars"}; !slices.Equal(created, want) {
+			if want := []string{"tsdb", "tsdb-uid", "tsdb-meta", "promtsd", "promtsd-journal",
+				"promtsd-exemplars"}; !slices.Equal(created, want) {
 				t.Errorf("created %q, want %q", created, want)
 			}
 			tables, err := st.Tables(t.Context())
@@ -105,7 +106,8 @@ func TestInit_MakesTablesAndRecordsTheSettings(t *testing.T) {
 			for _, table := range tables {
 				got = append(got, fmt.Sprint(table.Name, table.Families))
 			}
-			wantTables := []string{"promtsd[p]", "promtsd-exemplars[p]", "promtsd-journal[p]", "tsdb[t]", "tsdb-meta[name]", "tsdb-uid[id name]"}
+			wantTables := []string{"promtsd[p]", "promtsd-exemplars[p]", "promtsd-journal[p]", "tsdb[t]", "tsdb-meta[name]",
+				"tsdb-uid[id name]"}
 			if !slices.Equal(got, wantTables) {
 				t.Errorf("tables are %q, want %q", got, wantTables)
 			}

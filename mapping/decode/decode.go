@@ -162,7 +162,8 @@ func (d *Decoder) exemplarCell(row []byte, c store.Cell, series func([]byte) str
 	if err != nil {
 		return fmt.Sprintf("%s: %v", series(tsuid), err)
 	}
-	return fmt.Sprintf("%s: %s {%s} of %s", series(tsuid), strconv.FormatFloat(e.V, 'g', -1, 64), strings.Join(ls, ","), stamp(e.T))
+	return fmt.Sprintf("%s: %s {%s} of %s", series(tsuid), strconv.FormatFloat(e.V, 'g', -1, 64), strings.Join(ls, ","),
+		stamp(e.T))
 }
 
 // series is what a TSUID is called: metric{tagk="tagv",...}, in the order of its tagk UIDs, with the UID in place of a

@@ -81,7 +81,8 @@ func TestDump_OfPromtsdsOwn(t *testing.T) {
 	points := mapping.AppendPoint(mapping.AppendPoint(nil, 15_000, 1), 30_000, 0.5)
 	qualifier, value := mapping.AppendCell(nil, nil, points)
 	b.Put(tables.Data, key, "t", qualifier, now, value)
-	stored, err := (mapping.Histogram{Int: &histogram.Histogram{Schema: 3, Count: 2, Sum: 1.5, ZeroCount: 2}}).AppendStored(nil)
+	stored, err := (mapping.Histogram{Int: &histogram.Histogram{Schema: 3, Count: 2, Sum: 1.5,
+		ZeroCount: 2}}).AppendStored(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,8 @@ func TestDump_OfPromtsdsOwn(t *testing.T) {
 	index.PutSeries(&b, tsuid, now)
 	index.PutDay(&b, tsuid, 20779, now, nil)
 	b.Put(tables.Own, unhex(t, "6e 0123456789abcdef 0000000000000011"), "p", nil, now, []byte{0, 9})
-	b.Put(tables.Own, unhex(t, "71 0123456789abcdef 0000000000000011"), "p", []byte("about"), now, []byte(`{"class":"damaged"}`))
+	b.Put(tables.Own, unhex(t, "71 0123456789abcdef 0000000000000011"), "p", []byte("about"), now,
+		[]byte(`{"class":"damaged"}`))
 	b.Put(tables.Own, unhex(t, "77 0123456789abcdef"), "p", []byte("lease"), now, []byte(`{"beat":3}`))
 	b.Put(tables.Own, []byte("mup"), "p", nil, now, []byte(`{"type":"gauge"}`))
 	b.Put(tables.Own, []byte("settings"), "p", []byte("salt.width"), now, []byte("1"))

@@ -82,8 +82,9 @@ func (w *Writer) Put(b *store.Batch, table string, rows Rows, tsuid []byte, e ma
 // wraps mapping.ErrCorrupt.
 func Parse(base uint32, c store.Cell) (mapping.RequestExemplar, error) {
 	if len(c.Qualifier) != qualifierBytes || len(c.Value) < valueBytes {
-		return mapping.RequestExemplar{}, fmt.Errorf("%w: a cell with a qualifier of %d bytes and a value of %d bytes is no exemplar",
-			mapping.ErrCorrupt, len(c.Qualifier), len(c.Value))
+		return mapping.RequestExemplar{},
+			fmt.Errorf("%w: a cell with a qualifier of %d bytes and a value of %d bytes is no exemplar",
+				mapping.ErrCorrupt, len(c.Qualifier), len(c.Value))
 	}
 	return mapping.RequestExemplar{
 		T:      int64(base)*1000 + int64(binary.BigEndian.Uint32(c.Qualifier)),

@@ -56,7 +56,8 @@ func TestPut_ComesBackAsItWas(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := mapping.RequestExemplar{
-			T: rapid.Int64Range(0, mapping.MaxTime-3*mapping.HourMs).Draw(t, "t"), V: math.Float64frombits(rapid.Uint64().Draw(t, "v")), Labels: labels,
+			T: rapid.Int64Range(0, mapping.MaxTime-3*mapping.HourMs).Draw(t, "t"),
+			V: math.Float64frombits(rapid.Uint64().Draw(t, "v")), Labels: labels,
 		}
 		var b store.Batch
 		var w exemplars.Writer
@@ -67,7 +68,8 @@ func TestPut_ComesBackAsItWas(t *testing.T) {
 			t.Fatalf("got TSUID %x, %v, want %x", gotTSUID, err, tsuid)
 		}
 		got, err := exemplars.Parse(base, store.Cell{Qualifier: m.Qualifier, Value: m.Value})
-		if err != nil || got.T != e.T || math.Float64bits(got.V) != math.Float64bits(e.V) || !bytes.Equal(got.Labels, e.Labels) {
+		if err != nil || got.T != e.T || math.Float64bits(got.V) != math.Float64bits(e.V) ||
+			!bytes.Equal(got.Labels, e.Labels) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, e)
 		}
 		// Of a metric's rows those of a range of hours, and no others.
@@ -127,7 +129,8 @@ func FuzzParse(f *testing.F) {
 		if again := rows.Append(nil, tsuid, base); !bytes.Equal(again, row) {
 			t.Fatalf("row %x became %x", row, again)
 		}
-		if _, err := exemplars.Parse(base, store.Cell{Qualifier: qualifier, Value: value}); err != nil && !errors.Is(err, mapping.ErrCorrupt) {
+		if _, err := exemplars.Parse(base, store.Cell{Qualifier: qualifier, Value: value}); err != nil &&
+			!errors.Is(err, mapping.ErrCorrupt) {
 			t.Fatal(err)
 		}
 	})

@@ -40,7 +40,8 @@ type Reader struct {
 
 // Metadata calls f with the metadata of the family with a name, if there is any; with an empty name with that of all
 // families, ordered by name, of limit at most if that is above 0. It ends with the first error of f.
-func (r Reader) Metadata(ctx context.Context, name string, limit int, f func(name string, m metadata.Metadata) error) error {
+func (r Reader) Metadata(ctx context.Context, name string, limit int,
+	f func(name string, m metadata.Metadata) error) error {
 	rows := r.Store.Scan(ctx, store.Scan{
 		Table: r.Tables.Own, Ranges: allRows, Limit: max(limit, 0),
 	})

@@ -131,7 +131,8 @@ func TestWriter_RefusesWhatCannotBeKept(t *testing.T) {
 	w := families.NewWriter(st, tables)
 	var b store.Batch
 	for _, m := range []mapping.RequestMetadata{
-		said("", "counter", "help", ""), said("\xff", "counter", "", ""), said(strings.Repeat("x", 10_000), "counter", "", ""),
+		said("", "counter", "help", ""), said("\xff", "counter", "", ""),
+		said(strings.Repeat("x", 10_000), "counter", "", ""),
 		said("a", "counter", strings.Repeat("x", 40_000), strings.Repeat("x", 40_000)),
 	} {
 		if _, changed, err := w.Put(&b, m, "", 1); changed || !errors.Is(err, mapping.ErrInvalid) || b.Len() > 0 {
@@ -180,7 +181,8 @@ func TestWriter_WritesAgainWhatMayHaveBeenReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, st, w, now+2, first)
-	if got := list(t, families.Reader{Store: st, Tables: tables}, "", 0); !slices.Equal(got, []string{`a: gauge "first" ""`}) {
+	if got := list(t, families.Reader{Store: st, Tables: tables}, "", 0); !slices.Equal(got,
+		[]string{`a: gauge "first" ""`}) {
 		t.Errorf("got %q, want what was said last", got)
 	}
 }
@@ -226,7 +228,8 @@ func (f *bounded) send(sender string, from, to, help int) (stored int) {
 func (f *bounded) check() {
 	f.t.Helper()
 	rows, bytes := 0, 0
-	for row, err := range f.st.Scan(f.t.Context(), store.Scan{Table: catalog.DefaultTables().Own, Ranges: []store.Range{{Start: []byte("m"), Stop: []byte("n")}}}) {
+	for row, err := range f.st.Scan(f.t.Context(), store.Scan{Table: catalog.DefaultTables().Own,
+		Ranges: []store.Range{{Start: []byte("m"), Stop: []byte("n")}}}) {
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -147,7 +147,8 @@ type Change struct {
 
 // Put adds the metadata of a family, as a sender said it, to the batch, unless it is known to be in the store; changed
 // says so. now is the clock in milliseconds. Metadata that cannot be kept is mapping.ErrInvalid, or ErrLimited.
-func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, from string, now int64) (c Change, changed bool, err error) {
+func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, from string, now int64) (c Change, changed bool,
+	err error) {
 	if len(m.Family) == 0 || len(m.Family) > maxName || !utf8.Valid(m.Family) {
 		return c, false, fmt.Errorf("%w: metadata of family %.64q: the name must be UTF-8 and have 1 to %d bytes",
 			mapping.ErrInvalid, m.Family, maxName)
@@ -168,7 +169,8 @@ func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, from string, now
 			return c, false, nil
 		}
 	}
-	value, err := json.Marshal(metadata.Metadata{Type: model.MetricType(m.Type), Help: string(m.Help), Unit: string(m.Unit)})
+	value, err := json.Marshal(metadata.Metadata{Type: model.MetricType(m.Type), Help: string(m.Help),
+		Unit: string(m.Unit)})
 	if err != nil {
 		return c, false, fmt.Errorf("metadata of family %.64q: %w", m.Family, err)
 	}
@@ -202,7 +204,8 @@ func (w *Writer) replace(b *store.Batch, old *family, name string, n int, s *sen
 		b.Delete(w.table, rowKey(gone.name), catalog.FamilyOwn, emptyQualifier, now-1) // not what is put of it from now on
 	}
 	if full() {
-		return nil, fmt.Errorf("%w: %d families with %d bytes are stored, and said within %v", ErrLimited, len(w.known), w.bytes, quietAfter)
+		return nil, fmt.Errorf("%w: %d families with %d bytes are stored, and said within %v", ErrLimited, len(w.known),
+			w.bytes, quietAfter)
 	}
 	if !s.written.AllowN(time.UnixMilli(now), n) {
 		return nil, fmt.Errorf("%w: a sender may bring %d bytes in %v", ErrLimited, maxBytes, knownFor)

@@ -103,11 +103,13 @@ func (s *selection) pendingRanges() (ranges []store.Range) {
 
 // scanActive calls f with the position of each pending series that was active on a day, and returns the rows of the day
 // that it has passed.
-func (s *selection) scanActive(ctx context.Context, day Day, ranges []store.Range, f func(i int)) (rows int, err error) {
+func (s *selection) scanActive(ctx context.Context, day Day, ranges []store.Range, f func(i int)) (rows int,
+	err error) {
 	prefix := appendDay(nil, day)
 	scan := store.Scan{Table: s.r.Settings.Tables.Own, Ranges: make([]store.Range, len(ranges))}
 	for i, r := range ranges {
-		scan.Ranges[i] = store.Range{Start: append(bytes.Clone(prefix), r.Start...), Stop: append(bytes.Clone(prefix), r.Stop...)}
+		scan.Ranges[i] = store.Range{Start: append(bytes.Clone(prefix), r.Start...),
+			Stop: append(bytes.Clone(prefix), r.Stop...)}
 	}
 	at := 0
 	for row, err := range s.r.Store.Scan(ctx, scan) {

@@ -37,7 +37,8 @@ const pairBytes = 64
 
 // Cardinality counts the series that were active on a day from mint to maxt; most bounds each list. Names that read
 // alike and have several UIDs, and repeated tags, are counted as often as there are.
-func (r *Reader) Cardinality(ctx context.Context, mint, maxt int64, limits Limits, most int) (Cardinality, Road, error) {
+func (r *Reader) Cardinality(ctx context.Context, mint, maxt int64, limits Limits, most int) (Cardinality, Road,
+	error) {
 	s, err := r.newSelection(ctx, mint, maxt, limits, nil)
 	if err != nil || s == nil {
 		return Cardinality{}, NoRoad, err
@@ -165,7 +166,8 @@ func (t *tally) sum(ctx context.Context, most int) (Cardinality, error) {
 			bytes.add(size, name)
 		}
 	}
-	out.SeriesByMetric, out.ValuesByLabel, out.BytesByLabel, out.SeriesByPair = metrics.cut(), values.cut(), bytes.cut(), pairs.cut()
+	out.SeriesByMetric, out.ValuesByLabel, out.BytesByLabel, out.SeriesByPair = metrics.cut(), values.cut(), bytes.cut(),
+		pairs.cut()
 	return out, nil
 }
 

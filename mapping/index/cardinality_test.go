@@ -41,7 +41,8 @@ func TestCardinality_CountsAsPrometheus(t *testing.T) {
 			db.write(db.tsuid("bare", mapping.NoTagk, mapping.NoTagv), noon)
 			postings.Add(series+1, labels.FromStrings("__name__", "bare"))
 			_, memory := db.memory(1000)
-			for road, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true), "row keys": db.reader(false)} {
+			for road, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true),
+				"row keys": db.reader(false)} {
 				for _, most := range []int{1, 5, 1000} {
 					got, _, err := r.Cardinality(t.Context(), noon, noon+day, index.Limits{Series: 1}, most)
 					if err != nil {
@@ -49,7 +50,8 @@ func TestCardinality_CountsAsPrometheus(t *testing.T) {
 					}
 					want := postings.Stats("__name__", 1000, labels.SizeOfLabels)
 					if got.Series != series+2 || got.Pairs != want.NumLabelPairs {
-						t.Errorf("%s: got %d series and %d pairs, want %d and %d", road, got.Series, got.Pairs, series+2, want.NumLabelPairs)
+						t.Errorf("%s: got %d series and %d pairs, want %d and %d", road, got.Series, got.Pairs, series+2,
+							want.NumLabelPairs)
 					}
 					compareCounts(t, road+" metrics", got.SeriesByMetric, want.CardinalityMetricsStats, most)
 					compareCounts(t, road+" values", got.ValuesByLabel, want.CardinalityLabelStats, most)

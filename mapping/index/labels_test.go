@@ -87,8 +87,9 @@ func TestLabels_TakeNoMemoryForEachSeries(t *testing.T) {
 		bytes = make(map[string]uint64)
 		_, memory := db.memory(many)
 		for road, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true)} {
-			for name, ms := range map[string][]*labels.Matcher{"all": nil, "metric": {eq("__name__", "m")}, "some": {ne("job", "v3")},
-				"one": {eq("job", "v3")}} {
+			for name, ms := range map[string][]*labels.Matcher{"all": nil, "metric": {eq("__name__", "m")},
+				"some": {ne("job", "v3")},
+				"one":  {eq("job", "v3")}} {
 				measure := func(what string, want int, ask func() (int, error)) {
 					t.Helper()
 					var before, after runtime.MemStats

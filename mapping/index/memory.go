@@ -92,8 +92,9 @@ func (m *Memory) Run(ctx context.Context) {
 			select { // until there is reason to fill it anew
 			case <-ctx.Done():
 			case <-m.overfull:
-				m.Logger.Warn("the series index has become larger than --index.max-series: of metrics with new series it is read from the "+
-					"store until the series of the latest days are read into memory again", "max", m.MaxSeries, "in", wait)
+				m.Logger.Warn(
+					"the series index has become larger than --index.max-series: of metrics with new series it is read from the "+
+						"store until the series of the latest days are read into memory again", "max", m.MaxSeries, "in", wait)
 			case <-m.news.lost:
 				wait = 0
 			}
@@ -111,8 +112,9 @@ func (m *Memory) told(begin time.Time) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.serving == nil {
-		m.Logger.Warn("the series of the latest day are more than --index.max-series, in too many metrics: queries read the index from the "+
-			"store", "max", m.MaxSeries)
+		m.Logger.Warn(
+			"the series of the latest day are more than --index.max-series, in too many metrics: queries read the index from the "+
+				"store", "max", m.MaxSeries)
 		return false
 	}
 	attrs := []any{"series", m.serving.len(), "took", time.Since(begin).Round(time.Millisecond)}
@@ -189,7 +191,10 @@ func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
 			return nil, nil
 		}
 	}
-	metrics := slices.SortedFunc(maps.Keys(series), func(a, b mapping.UID) int { return cmp.Compare(series[b], series[a]) })
+	metrics := slices.SortedFunc(maps.Keys(series), func(a,
+		b mapping.UID) int {
+		return cmp.Compare(series[b], series[a])
+	})
 	n := 0
 	for ; n < len(metrics) && all > m.MaxSeries/4*3; n++ {
 		all -= series[metrics[n]]

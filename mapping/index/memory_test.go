@@ -247,7 +247,8 @@ func TestMemory_RemovesOldNews(t *testing.T) {
 				want  int
 			}{
 				{0, 0, 0, 2500}, {time.Hour, 3, begin.Add(time.Hour * 1e5).UnixMilli(), 2503}, {2*time.Hour - 1, 0, 0, 2503},
-				{2 * time.Hour, 0, 0, 3}, {3*time.Hour - 1, 2, 5, 5}, {3 * time.Hour, 0, 0, 2}, {6 * time.Hour, 0, 0, 0}, {9 * time.Hour, 0, 0, 0},
+				{2 * time.Hour, 0, 0, 3}, {3*time.Hour - 1, 2, 5, 5}, {3 * time.Hour, 0, 0, 2}, {6 * time.Hour, 0, 0, 0},
+				{9 * time.Hour, 0, 0, 0},
 			} {
 				tell(c.tell, c.clock)
 				if reads {

@@ -84,10 +84,11 @@ type Road string
 
 // The roads.
 const (
-	NoRoad     Road = "names"    // nowhere: a name or a value is unknown
-	MemoryRoad Road = "memory"   // in memory
-	DaysRoad   Road = "days"     // in the rows of the days of the range
-	ListRoad   Road = "list"     // in the list of all series, as the range has too many days; their days in the rows of those
+	NoRoad     Road = "names"  // nowhere: a name or a value is unknown
+	MemoryRoad Road = "memory" // in memory
+	DaysRoad   Road = "days"   // in the rows of the days of the range
+	// in the list of all series, as the range has too many days; their days in the rows of those
+	ListRoad   Road = "list"
 	RowKeyRoad Road = "row keys" // in the data table, as the index is not known to be complete
 )
 
@@ -323,8 +324,9 @@ func (s *selection) fromStore(ctx context.Context) error {
 		case s.r.wide <- struct{}{}:
 			defer func() { <-s.r.wide }()
 		case <-waits.C:
-			return fmt.Errorf("%w: for %v others have gone through the series of all metrics, which are more than --index.max-series keeps in "+
-				"memory: ask again, or for fewer metrics", store.ErrUnavailable, wideWait)
+			return fmt.Errorf(
+				"%w: for %v others have gone through the series of all metrics, which are more than --index.max-series keeps in "+
+					"memory: ask again, or for fewer metrics", store.ErrUnavailable, wideWait)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

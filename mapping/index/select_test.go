@@ -349,7 +349,8 @@ func TestSelect_OfALongRangeDoesNotScanManySeriesForFew(t *testing.T) {
 	}
 	const first = noon / day
 	want := []index.Days{{{First: first, Last: first + days - 1}}, {{First: first + 1, Last: first + days - 1}}}
-	if len(result.Series) != 2 || !slices.Equal(result.Series[0].Days, want[0]) || !slices.Equal(result.Series[1].Days, want[1]) {
+	if len(result.Series) != 2 || !slices.Equal(result.Series[0].Days, want[0]) ||
+		!slices.Equal(result.Series[1].Days, want[1]) {
 		t.Errorf("got %v, want two series of the days %v", result.Series, want)
 	}
 	if n := st.Calls(storetest.Get); n < days-1 {
@@ -530,7 +531,8 @@ func TestSelect_ErrorOfTheStoreComesBack(t *testing.T) {
 		for _, when := range []storetest.When{storetest.Before, storetest.Midway} {
 			for call := 1; ; call++ {
 				st := storetest.Faulty(db.store, storetest.Fault{Call: call, When: when, Rows: 1})
-				result, err := newReader(st, settings).Select(t.Context(), 0, noon, index.Limits{}, re("__name__", "m.*"), re("k", "[0-9]"))
+				result, err := newReader(st, settings).Select(t.Context(), 0, noon, index.Limits{}, re("__name__", "m.*"),
+					re("k", "[0-9]"))
 				if st.Calls(storetest.Any) < call {
 					if err != nil || len(result.Series) != 3 || call < 4 {
 						t.Errorf("after %d calls: got %v, %v", call-1, result, err)
@@ -545,7 +547,8 @@ func TestSelect_ErrorOfTheStoreComesBack(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := db.reader(true).Select(ctx, 0, noon, index.Limits{}, eq("__name__", "m")); !errors.Is(err, context.Canceled) {
+	if _, err := db.reader(true).Select(ctx, 0, noon, index.Limits{}, eq("__name__", "m")); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("with a context that has ended: got %v", err)
 	}
 }

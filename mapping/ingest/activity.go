@@ -43,7 +43,8 @@ func newActivity(most int, logger *slog.Logger) *activity {
 	}
 	begin := time.Now()
 	a := &activity{
-		most: int64(most), logger: logger, seed: maphash.MakeSeed(), elapsed: func() time.Duration { return time.Since(begin) },
+		most: int64(most), logger: logger, seed: maphash.MakeSeed(),
+		elapsed: func() time.Duration { return time.Since(begin) },
 	}
 	a.period.Store(1)
 	for i := range a.shards {
@@ -147,7 +148,8 @@ func (a *activity) tell() {
 func (a *activity) refuse(req *mapping.WriteRequest, position int, result *mapping.WriteResult) {
 	var err error
 	if !result.Told() { // of a flood there are very many
-		err = fmt.Errorf("series %s: %w: it is new, and %d series had samples within the last hour: --write.max-active-series allows %d",
+		err = fmt.Errorf(
+			"series %s: %w: it is new, and %d series had samples within the last hour: --write.max-active-series allows %d",
 			formatLabels(req.LabelsOf(position)), mapping.ErrInvalid, a.count.Load(), a.most)
 	}
 	result.Refuse(mapping.ReasonActiveSeries, req.SamplesOf(position), err)

@@ -117,7 +117,8 @@ func (a *Appender) readAhead(ctx context.Context) (to int64, raw []byte, err err
 			return 0, nil, fmt.Errorf("read the reserved arrival time: %w", err)
 		}
 		if len(row.Cells) != 1 || len(row.Cells[0].Value) != 8 {
-			return 0, nil, fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, aheadRow, a.Settings.Tables.Own)
+			return 0, nil, fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, aheadRow,
+				a.Settings.Tables.Own)
 		}
 		raw = bytes.Clone(row.Cells[0].Value)
 	}

@@ -153,7 +153,8 @@ func (a *Appender) tellDamage(result *mapping.WriteResult) {
 	}
 	now, last := a.Now().Unix(), a.toldDamage.Load()
 	if now-last >= 60 && a.toldDamage.CompareAndSwap(last, now) {
-		a.Logger.Error("samples are refused because the UID table is damaged: repair the cell", "samples", n, "err", firstDamage(result))
+		a.Logger.Error("samples are refused because the UID table is damaged: repair the cell", "samples", n, "err",
+			firstDamage(result))
 	}
 }
 
@@ -229,7 +230,8 @@ func (a *Appender) applied(j *job) {
 }
 
 // find fills j.series and j.seats, making the series that are not known yet.
-func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
+func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
+	result *mapping.WriteResult) error {
 	j.numbers, j.epoch = a.symbols.number(j.numbers, req.Symbols)
 	found, _ := req.Finder.(*finder)
 	period := a.active.now()

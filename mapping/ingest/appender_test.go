@@ -172,7 +172,8 @@ func TestAppend_WritesTheCellsAsTheyAreDrawn(t *testing.T) {
 			want := strings.Join([]string{
 				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001",` + data + `"f8a38b00"` + at + `"01"}`,
 				`{"table":"tsdb","row":"` + c.salt + `0000016b015d90000001000001",` + data + `"f8a38b4b"` + at + `"3fc00000"}`,
-				`{"table":"tsdb","row":"` + c.salt + `0000016b016ba0000001000001",` + data + `"f000000f"` + at + `"7ff0000000000002"}`,
+				`{"table":"tsdb","row":"` + c.salt + `0000016b016ba0000001000001",` + data + `"f000000f"` + at +
+					`"7ff0000000000002"}`,
 				`{"table":"tsdb-meta","row":"000001000001000001","family":"name","qualifier":"74735f637472"` +
 					at + `"0000000000000001"}`,
 				`{"table":"promtsd","row":"64512a000001000001000001","family":"p","qualifier":""` + at + `""}`, "",

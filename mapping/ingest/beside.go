@@ -26,7 +26,8 @@ type beside struct {
 func (b *beside) reset() { b.changes, b.invalid, b.limited = b.changes[:0], 0, 0 }
 
 // putBeside adds the exemplars of a request, whose series are found, and its metadata to the batch.
-func (a *Appender) putBeside(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) {
+func (a *Appender) putBeside(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
+	result *mapping.WriteResult) {
 	for _, e := range req.Exemplars {
 		if reason, err := a.putExemplar(j, req, e, t); err != nil {
 			result.Exemplars.Refuse(reason, err)
@@ -56,7 +57,8 @@ func (a *Appender) putBeside(ctx context.Context, j *job, req *mapping.WriteRequ
 }
 
 // putExemplar adds an exemplar and, as its series may have no sample on that day, what finds it.
-func (a *Appender) putExemplar(j *job, req *mapping.WriteRequest, e mapping.RequestExemplar, t terms) (mapping.Reason, error) {
+func (a *Appender) putExemplar(j *job, req *mapping.WriteRequest, e mapping.RequestExemplar, t terms) (mapping.Reason,
+	error) {
 	s := j.series[e.Series]
 	if s == nil {
 		return mapping.ReasonSeriesRefused, fmt.Errorf("series %s: %w: its exemplars are refused as it is",

@@ -22,7 +22,8 @@ import (
 
 // addExemplar puts an exemplar of the last series into a request.
 func addExemplar(req *mapping.WriteRequest, t int64, v float64, labels ...string) {
-	req.Exemplars = append(req.Exemplars, mapping.RequestExemplar{Series: len(req.Series) - 1, T: t, V: v, Labels: raw(labels...)})
+	req.Exemplars = append(req.Exemplars, mapping.RequestExemplar{Series: len(req.Series) - 1, T: t, V: v,
+		Labels: raw(labels...)})
 }
 
 func addMetadata(req *mapping.WriteRequest, family, help string) {
@@ -135,7 +136,8 @@ func TestAppend_KeepsWhatStandsBesideTheSamples(t *testing.T) {
 				t.Errorf("kept are\n%q, want\n%q", texts, sorted(want))
 			}
 			today := now / day
-			wantDays := []string{fmt.Sprintf("%04x%s", today-3, a), fmt.Sprintf("%04x%s", today, a), fmt.Sprintf("%04x%s", today, b)}
+			wantDays := []string{fmt.Sprintf("%04x%s", today-3, a), fmt.Sprintf("%04x%s", today, a),
+				fmt.Sprintf("%04x%s", today, b)}
 			if !slices.Equal(days, wantDays) {
 				t.Errorf("the index has %q, want %q", days, wantDays)
 			}
@@ -224,7 +226,8 @@ func TestReplay_OfWhatStandsBeside(t *testing.T) {
 
 	// As if the end had come between the journal and the rows beside it.
 	var lost store.Batch
-	for row, err := range st.Scan(t.Context(), store.Scan{Table: "promtsd", Ranges: []store.Range{{Start: []byte("x"), Stop: []byte("y")}}}) {
+	for row, err := range st.Scan(t.Context(), store.Scan{Table: "promtsd",
+		Ranges: []store.Range{{Start: []byte("x"), Stop: []byte("y")}}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,8 +56,9 @@ type entry struct {
 
 // The bits of an entry's state. Above them stands the last period in which its series was noted as active.
 const (
-	entryUsed = 1 << iota // found since the hand last passed; not so when new, or series met once would drive out the others
-	entryGone             // no longer held
+	// found since the hand last passed; not so when new, or series met once would drive out the others
+	entryUsed = 1 << iota
+	entryGone // no longer held
 
 	entryPeriod = iota // the lowest bit of the period
 )

@@ -153,7 +153,8 @@ func BenchmarkCacheGet(b *testing.B) {
 	c := newCache(1 << 16)
 	raws := make([][]byte, 1000)
 	for i := range raws {
-		raws[i] = fmt.Appendf(nil, "label bytes of a usual length, about a hundred, of which only the last ones differ: %40d", i)
+		raws[i] = fmt.Appendf(nil, "label bytes of a usual length, about a hundred, of which only the last ones differ: %40d",
+			i)
 		c.add(uint64(i)<<50, raws[i], newSeries(string(raws[i])))
 	}
 	b.ReportAllocs()

@@ -10,7 +10,8 @@ import (
 )
 
 // direct is the direct road: one cell for each sample, in the store before the request is acknowledged.
-func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
+func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
+	result *mapping.WriteResult) error {
 	given := int64(0)
 	for i, s := range j.series {
 		if s == nil {

@@ -50,7 +50,8 @@ func TestFinder_FindsWhatTheCacheHolds(t *testing.T) {
 
 func TestFinder_ExpectsTheOrderOfTheRequestBefore(t *testing.T) {
 	c := newCache(1 << 10)
-	labels := [][]byte{mapping.AppendLabel(nil, "a", "1"), mapping.AppendLabel(nil, "a", "2"), mapping.AppendLabel(nil, "a", "3")}
+	labels := [][]byte{mapping.AppendLabel(nil, "a", "1"), mapping.AppendLabel(nil, "a", "2"),
+		mapping.AppendLabel(nil, "a", "3")}
 	for _, l := range labels {
 		c.add(maphash.Bytes(c.seed, l), l, newSeries(string(l)))
 	}

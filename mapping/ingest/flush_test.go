@@ -54,7 +54,8 @@ func TestFlush_UnreadableRowHoldsUpNoOther(t *testing.T) {
 	}
 	flushAt(hour+mapping.HourMs+1, 21, 22)
 	if got := cellsOf(t, st, "tsdb"); got != hosts-unreadable+3*unreadable {
-		t.Errorf("%d rows, of which %d cannot be read, have %d cells, want one of a row and 3 of each of those", hosts, unreadable, got)
+		t.Errorf("%d rows, of which %d cannot be read, have %d cells, want one of a row and 3 of each of those", hosts,
+			unreadable, got)
 	}
 	for tsuid, points := range read(t, st.Store, db.settings.Schema) {
 		if len(points) != 6 {

@@ -18,9 +18,10 @@ import (
 
 // Hold turns the journal road on and says how samples are held in memory.
 type Hold struct {
-	Time      time.Duration // how long a sample waits for others of its row at most; 0: the direct road
-	MaxMemory int64         // bytes of samples held; from half of it on they are flushed early, beyond it requests are turned away
-	Merge     bool          // make one cell of a row's when its hour has ended
+	Time time.Duration // how long a sample waits for others of its row at most; 0: the direct road
+	// bytes of samples held; from half of it on they are flushed early, beyond it requests are turned away
+	MaxMemory int64
+	Merge     bool // make one cell of a row's when its hour has ended
 
 	Term    time.Duration // of this writer's lease; default 15 s
 	Address string        // where this process answers other promtsd for the samples it holds; empty: nowhere
@@ -99,7 +100,8 @@ func (b *bucket) note(s *series, w waiting) (grown int) {
 var errNoJournal = fmt.Errorf("%w: the journal is not open", store.ErrUnavailable)
 
 // journaled is the journal road: the request is durable in the journal, and its samples in open rows, when it returns.
-func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult) error {
+func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
+	result *mapping.WriteResult) error {
 	w := a.journal.Load()
 	if w == nil {
 		return errNoJournal
@@ -156,8 +158,9 @@ func (a *Appender) admit(ctx context.Context) error {
 		a.flushEarly()
 		if waited >= admitWait {
 			a.metrics.turnedAway.Inc()
-			return fmt.Errorf("%w: samples that wait to be stored fill the %d bytes of --write.max-buffered-bytes: the store is too "+
-				"slow, or the limit too small", store.ErrUnavailable, a.Hold.MaxMemory)
+			return fmt.Errorf(
+				"%w: samples that wait to be stored fill the %d bytes of --write.max-buffered-bytes: the store is too "+
+					"slow, or the limit too small", store.ErrUnavailable, a.Hold.MaxMemory)
 		}
 		select {
 		case <-ctx.Done():

@@ -89,7 +89,8 @@ func TestOldestHeld_FollowsWhatWaits(t *testing.T) {
 		hours []int64 // of which a sample comes
 		flush bool
 		want  uint32
-	}{{nil, false, math.MaxUint32}, {[]int64{9, 5, 7}, false, 5 * 3600}, {nil, true, math.MaxUint32}, {[]int64{8, 5}, false, 5 * 3600}} {
+	}{{nil, false, math.MaxUint32}, {[]int64{9, 5, 7}, false, 5 * 3600}, {nil, true, math.MaxUint32},
+		{[]int64{8, 5}, false, 5 * 3600}} {
 		for _, hour := range step.hours {
 			db.append(t, raw("__name__", "m"), mapping.Sample{T: hour * mapping.HourMs, V: float64(i)})
 		}
@@ -270,7 +271,8 @@ func byReferences(t *rapid.T, req *mapping.WriteRequest) {
 		s := &req.Series[i]
 		s.RefsFrom = len(req.Refs)
 		_ = mapping.ParseLabels(s.Labels, func(name, value []byte) error {
-			req.Refs = append(req.Refs, uint32(slices.Index(texts, string(name))+1), uint32(slices.Index(texts, string(value))+1))
+			req.Refs = append(req.Refs, uint32(slices.Index(texts, string(name))+1),
+				uint32(slices.Index(texts, string(value))+1))
 			return nil
 		})
 		s.Labels, s.RefsTo = nil, len(req.Refs)
@@ -283,7 +285,8 @@ func tsuidOf(t testing.TB, db *database, name string) string {
 	uids := uid.New(uid.Config{Store: db.store, Table: "tsdb-uid", Schema: db.settings.Schema, Names: db.settings.Names})
 	defer uids.Close()
 	var id [3]mapping.UID
-	for i, n := range []uid.Name{{Kind: mapping.Metric, Text: "m"}, {Kind: mapping.Tagk, Text: "s"}, {Kind: mapping.Tagv, Text: name}} {
+	for i, n := range []uid.Name{{Kind: mapping.Metric, Text: "m"}, {Kind: mapping.Tagk, Text: "s"},
+		{Kind: mapping.Tagv, Text: name}} {
 		got, err := uids.Assign(t.Context(), []uid.Name{n})
 		if err != nil || got[0].Err != nil {
 			t.Fatal(err, got)
@@ -353,7 +356,8 @@ func TestJournalRoad_CountsTheMemoryItHolds(t *testing.T) {
 	}
 	for round := range 3 {
 		for i := range 500 {
-			db.append(t, raw("__name__", "m", "round", fmt.Sprint(round), "i", fmt.Sprint(i)), sample(now-7200_000, 1), sample(now-3600_000, 2))
+			db.append(t, raw("__name__", "m", "round", fmt.Sprint(round), "i", fmt.Sprint(i)), sample(now-7200_000, 1),
+				sample(now-3600_000, 2))
 		}
 		if got := held(); got < 1000*5 {
 			t.Errorf("1000 samples are held in %v bytes", got)

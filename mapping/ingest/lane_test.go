@@ -42,10 +42,11 @@ func TestFlush_SlowRegionDelaysOnlyItsRows(t *testing.T) {
 	for _, saltBuckets := range []int{4, 40} {
 		t.Run(fmt.Sprintf("%d_salt_buckets", saltBuckets), func(t *testing.T) {
 			st := &slowRegion{storetest.NewMem(), 3, make(chan struct{})}
-			db := open(t, st, map[string]string{"salt.width": "1", "salt.buckets": fmt.Sprint(saltBuckets)}, func(c *ingest.Config) {
-				journalRoad(c)
-				c.Hold.Time = 100 * time.Millisecond
-			})
+			db := open(t, st, map[string]string{"salt.width": "1", "salt.buckets": fmt.Sprint(saltBuckets)},
+				func(c *ingest.Config) {
+					journalRoad(c)
+					c.Hold.Time = 100 * time.Millisecond
+				})
 			if err := db.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +164,10 @@ func TestFlush_TellsRarelyThatItFails(t *testing.T) {
 		t.Errorf("it was told %d times, at most %d are allowed:\n%s", n, allowed, log.String())
 	}
 	st.sick.Store(false)
-	await("it is told that the store is well", func() bool { return strings.Contains(log.String(), "samples are flushed again") })
+	await("it is told that the store is well", func() bool {
+		return strings.Contains(log.String(),
+			"samples are flushed again")
+	})
 }
 
 // lines is a log.

@@ -39,7 +39,8 @@ func TestLot_StagesWhatIsJustTheNextOfItsRow(t *testing.T) {
 		{"the hour after", nil, mapping.Sample{T: start + mapping.HourMs}, false},
 		{"refused for its time", nil, mapping.Sample{T: start + 1001}, false},
 		{"refused for its value", nil, mapping.Sample{T: start + 1, V: math.Inf(-1)}, false},
-		{"its points are being flushed", func(s *series) { s.current.flushing = len(s.current.points) }, mapping.Sample{T: start + 1}, false},
+		{"its points are being flushed", func(s *series) { s.current.flushing = len(s.current.points) },
+			mapping.Sample{T: start + 1}, false},
 		{"its day is not indexed", func(s *series) { s.current.indexed = false }, mapping.Sample{T: start + 1}, false},
 		{"it has a later point", func(s *series) { s.current.add(500, 1) }, mapping.Sample{T: start + 500}, false},
 	} {
@@ -88,7 +89,8 @@ func TestLot_BringsSamplesToTheirSeriesWithTheTimeWhenTheyCame(t *testing.T) {
 	for i, s := range all {
 		s.lock()
 		if !bytes.Equal(s.current.points, want[i]) || s.arrived != arrived[i] || !s.current.ascending {
-			t.Errorf("series %d: points %x, the latest came at %d, want %x, %d", i, s.current.points, s.arrived, want[i], arrived[i])
+			t.Errorf("series %d: points %x, the latest came at %d, want %x, %d", i, s.current.points, s.arrived, want[i],
+				arrived[i])
 		}
 		if last := mapping.FindPoint(s.current.points, s.current.last); !bytes.HasSuffix(want[i], last) || last == nil {
 			t.Errorf("series %d: the last offset is %d", i, s.current.last)

@@ -71,7 +71,8 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 			st := storetest.NewMem()
 			forget := discard{st}
 			labels := func(i int) []byte {
-				return raw("__name__", "http_requests_total", "code", "200", "instance", fmt.Sprint("10.1.2.", i%250, ":9100"), "job",
+				return raw("__name__", "http_requests_total", "code", "200", "instance", fmt.Sprint("10.1.2.", i%250, ":9100"),
+					"job",
 					fmt.Sprint("node", i/250), "path", "/api/v1/items")
 			}
 			db := open(t, st, nil, nil)
@@ -127,7 +128,8 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 					}
 				}
 			}
-			held, cached := gauge(t, registry, "promtsd_ingest_buffered_bytes"), gauge(t, registry, "promtsd_ingest_cached_series_bytes")
+			held, cached := gauge(t, registry, "promtsd_ingest_buffered_bytes"),
+				gauge(t, registry, "promtsd_ingest_cached_series_bytes")
 			used := heap() - before
 			t.Logf("%.0f bytes are used, counted are %.0f of samples and %.0f of the cache: %.2f", used, held, cached,
 				(held+cached)/used)
@@ -192,7 +194,8 @@ func TestSeriesCache_IsBoundedByMemory(t *testing.T) {
 		c.CacheSize, c.Registerer, c.Limits.LabelValue = most, registry, 8192
 	})
 	for i := range 4000 {
-		db.append(t, raw("__name__", "m", "long", fmt.Sprint(i%100, strings.Repeat("x", 8000)), "s", fmt.Sprint(i/100)), sample(now, 1))
+		db.append(t, raw("__name__", "m", "long", fmt.Sprint(i%100, strings.Repeat("x", 8000)), "s", fmt.Sprint(i/100)),
+			sample(now, 1))
 		if bytes := gauge(t, registry, "promtsd_ingest_cached_series_bytes"); bytes > most*1024 {
 			t.Fatalf("after %d series of 8 KB the cache of %d series takes %.0f bytes", i, most, bytes)
 		}

@@ -49,17 +49,20 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		_, bytes := a.cache.size()
 		return float64(bytes)
 	})
-	gauge("active_series", "Series with samples within the last hour, where --write.max-active-series bounds them.", func() float64 {
-		if a.active == nil {
-			return 0
-		}
-		return float64(a.active.count.Load())
-	})
-	gauge("active_series_limit", "What --write.max-active-series allows.", func() float64 { return float64(a.Limits.Active) })
-	gauge("metadata_families", "Metric families of which metadata is stored, as far as that was looked at.", func() float64 {
-		families, _ := a.meta.Size()
-		return float64(families)
-	})
+	gauge("active_series", "Series with samples within the last hour, where --write.max-active-series bounds them.",
+		func() float64 {
+			if a.active == nil {
+				return 0
+			}
+			return float64(a.active.count.Load())
+		})
+	gauge("active_series_limit", "What --write.max-active-series allows.",
+		func() float64 { return float64(a.Limits.Active) })
+	gauge("metadata_families", "Metric families of which metadata is stored, as far as that was looked at.",
+		func() float64 {
+			families, _ := a.meta.Size()
+			return float64(families)
+		})
 	gauge("metadata_bytes", "Their bytes.", func() float64 {
 		_, bytes := a.meta.Size()
 		return float64(bytes)
@@ -74,7 +77,8 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		exemplars:        counter("exemplars_total", "Exemplars stored, exact repeats included."),
 		refusedExemplars: refusedExemplars,
 		metadata:         counter("metadata_total", "Metric families of which metadata was stored because it was new."),
-		invalidMetadata:  counter("invalid_metadata_total", "Metadata of metric families that cannot be kept: no name, or too long."),
+		invalidMetadata: counter("invalid_metadata_total",
+			"Metadata of metric families that cannot be kept: no name, or too long."),
 		limitedMetadata: counter("limited_metadata_total",
 			"Metadata of metric families that was not stored because there is too much; its sender repeats it."),
 		repeats: counter("duplicate_samples_total", "Samples that repeated one in memory exactly, and were dropped."),

@@ -148,7 +148,8 @@ func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 				t.Errorf("a retry with nothing mended: %v, and in quarantine is %v", err, inQuarantine(t, st))
 			}
 			row := append([]byte("q"), make([]byte, 16)...)
-			for r, err := range st.Scan(t.Context(), store.Scan{Table: "promtsd", Ranges: []store.Range{{Start: []byte("q"), Stop: []byte("r")}}}) {
+			for r, err := range st.Scan(t.Context(), store.Scan{Table: "promtsd",
+				Ranges: []store.Range{{Start: []byte("q"), Stop: []byte("r")}}}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -266,7 +267,8 @@ func TestJournalRoad_CompressesRequestsWithoutABody(t *testing.T) {
 	}
 	var req mapping.WriteRequest
 	for i := range 200 {
-		add(&req, raw("__name__", "http_requests_total", "instance", "10.0.0.1:9090", "n", string(rune('a'+i))), sample(now, 1))
+		add(&req, raw("__name__", "http_requests_total", "instance", "10.0.0.1:9090", "n", string(rune('a'+i))),
+			sample(now, 1))
 	}
 	if got, err := db.Append(t.Context(), &req); err != nil || got.Written != 200 {
 		t.Fatalf("got %+v, %v", got, err)

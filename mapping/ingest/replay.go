@@ -82,7 +82,8 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.T
 	}
 	r.samples.Add(int64(result.Written + result.Histograms))
 	if n := result.Refused[mapping.ReasonUIDDamaged]; n > 0 && err == nil && !e.UIDsDamaged {
-		err = &journal.EntryError{Class: journal.BadUID, Err: fmt.Errorf("%d of its samples are not stored, first of %w", n, firstDamage(&result))}
+		err = &journal.EntryError{Class: journal.BadUID,
+			Err: fmt.Errorf("%d of its samples are not stored, first of %w", n, firstDamage(&result))}
 	}
 	return err
 }
@@ -106,7 +107,8 @@ func (p *replayBuffers) decode(e *journal.Entry) error {
 	case errors.Is(err, mapping.ErrNewer):
 		return &journal.EntryError{Class: journal.Newer, Err: err}
 	default:
-		return &journal.EntryError{Class: journal.Damaged, Err: fmt.Errorf("%w: its body cannot be read: %w", mapping.ErrCorrupt, err)}
+		return &journal.EntryError{Class: journal.Damaged,
+			Err: fmt.Errorf("%w: its body cannot be read: %w", mapping.ErrCorrupt, err)}
 	}
 }
 

@@ -21,7 +21,8 @@ func BenchmarkReplay(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		st, err := pebble.Open(pebble.Config{
-			Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler), Packing: pebble.Packing{Pack: pack.Append, Unpack: pack.Expand},
+			Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler),
+			Packing: pebble.Packing{Pack: pack.Append, Unpack: pack.Expand},
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -26,7 +26,8 @@ func compareBase(r *openRow, base uint32) int { return cmp.Compare(r.base, base)
 
 // locate says where the row of a base time is, or is to be put.
 func (l *rowList) locate(base uint32) (piece, at int, found bool) {
-	piece, found = slices.BinarySearchFunc(l.pieces, base, func(p []*openRow, base uint32) int { return compareBase(p[0], base) })
+	piece, found = slices.BinarySearchFunc(l.pieces, base,
+		func(p []*openRow, base uint32) int { return compareBase(p[0], base) })
 	if found {
 		return piece, 0, true
 	}

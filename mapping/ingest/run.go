@@ -95,7 +95,8 @@ func (a *Appender) Close(ctx context.Context) error {
 			return err
 		}
 	}
-	a.Logger.Warn("not all samples were stored in time: they stay in the journal, and are replayed", "bytes", a.table.held.Load())
+	a.Logger.Warn("not all samples were stored in time: they stay in the journal, and are replayed", "bytes",
+		a.table.held.Load())
 	if ctx.Err() != nil {
 		err = nil
 	}
@@ -112,8 +113,9 @@ func (a *Appender) Close(ctx context.Context) error {
 
 func (a *Appender) journalConfig(first uint64) journal.Config {
 	return journal.Config{
-		Store: a.Store, Tables: a.Settings.Tables, Address: a.Hold.Address, Term: a.Hold.Term, Alone: a.Alone, Logger: a.Logger,
-		First: first, Future: a.Limits.Future,
+		Store: a.Store, Tables: a.Settings.Tables, Address: a.Hold.Address, Term: a.Hold.Term, Alone: a.Alone,
+		Logger: a.Logger,
+		First:  first, Future: a.Limits.Future,
 	}
 }
 
@@ -296,7 +298,8 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 	done, ok, err := journal.Adopt(ctx, a.journalConfig(1), l, id, r, func(done journal.Adopted) {
 		a.replaying.Store(&replaying{l.Writer, done})
 		elapsed := time.Since(begin)
-		attrs := []any{"writer", l.Writer, "entries", done.Entries, "of", done.Of, "bytes", done.Bytes, "samples", samples.Load(),
+		attrs := []any{"writer", l.Writer, "entries", done.Entries, "of", done.Of, "bytes", done.Bytes, "samples",
+			samples.Load(),
 			"elapsed", elapsed.Round(time.Millisecond)}
 		if done.Entries > 0 {
 			left := time.Duration(float64(elapsed) * float64(done.Of-done.Entries) / float64(done.Entries))

@@ -203,7 +203,8 @@ func TestTakeOver_FindsWhatComesLate(t *testing.T) {
 	}
 	var req mapping.WriteRequest
 	add(&req, raw("__name__", "late"), sample(now, 4))
-	entry := journal.Entry{Form: mapping.FormFlat, Body: req.AppendFlat(nil), Arrived: now, Latest: math.MaxInt64, MaxLabels: 9,
+	entry := journal.Entry{Form: mapping.FormFlat, Body: req.AppendFlat(nil), Arrived: now, Latest: math.MaxInt64,
+		MaxLabels:    9,
 		MaxLabelName: 100, MaxLabelValue: 100}
 	var b store.Batch
 	b.Put("promtsd-journal", []byte("\x012345678\x00\x00\x00\x00\x00\x00\x00\x09"), catalog.FamilyOwn, nil, now,

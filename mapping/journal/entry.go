@@ -99,7 +99,8 @@ func ParseEntry(b []byte) (Entry, error) {
 		return Entry{}, damaged("its %d bytes have the checksum %08x, written was %08x", len(content), have, want)
 	}
 	if version, flags := content[0], content[2]; version != entryVersion || flags&^knownFlags != 0 {
-		return Entry{}, &EntryError{Newer, fmt.Errorf("%w: version %d with flags %#x is not known", mapping.ErrNewer, version, flags)}
+		return Entry{}, &EntryError{Newer, fmt.Errorf("%w: version %d with flags %#x is not known", mapping.ErrNewer, version,
+			flags)}
 	}
 	e := Entry{
 		Form: content[1], RefuseInfinities: content[2]&flagInfinities != 0, NeedMetricName: content[2]&flagMetricName != 0,

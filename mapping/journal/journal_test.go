@@ -125,7 +125,8 @@ func TestEntry_ComesBackAsItWas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.IntRange(0, 1<<40)
 		e := journal.Entry{
-			Form: rapid.Byte().Draw(t, "form"), Arrived: rapid.Int64().Draw(t, "arrived"), Latest: rapid.Int64().Draw(t, "latest"),
+			Form: rapid.Byte().Draw(t, "form"), Arrived: rapid.Int64().Draw(t, "arrived"),
+			Latest:           rapid.Int64().Draw(t, "latest"),
 			RefuseInfinities: rapid.Bool().Draw(t, "infinities"), NeedMetricName: rapid.Bool().Draw(t, "name"),
 			MaxLabels: number.Draw(t, "labels"), MaxLabelName: number.Draw(t, "label name"),
 			MaxLabelValue: number.Draw(t, "label value"), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
@@ -356,7 +357,8 @@ func TestWatch_JudgesALeaseByItsOwnTime(t *testing.T) {
 		want  []journal.ID
 	}{
 		{0, nil}, {1100 * time.Millisecond, nil}, {1300 * time.Millisecond, []journal.ID{older.Writer}},
-		{5900 * time.Millisecond, []journal.ID{older.Writer}}, {6100 * time.Millisecond, []journal.ID{older.Writer, short.Writer}},
+		{5900 * time.Millisecond, []journal.ID{older.Writer}},
+		{6100 * time.Millisecond, []journal.ID{older.Writer, short.Writer}},
 		{23 * time.Second, []journal.ID{older.Writer, short.Writer}},
 		{25 * time.Second, []journal.ID{older.Writer, short.Writer, long.Writer}},
 	} {
@@ -379,7 +381,8 @@ func TestLeases_OneThatCannotBeReadIsAnError(t *testing.T) {
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := journal.Leases(t.Context(), st, catalog.DefaultTables()); !errors.Is(err, mapping.ErrCorrupt) || len(all) != 1 {
+	if all, err := journal.Leases(t.Context(), st, catalog.DefaultTables()); !errors.Is(err, mapping.ErrCorrupt) ||
+		len(all) != 1 {
 		t.Errorf("got %v with %d leases, want ErrCorrupt with the one that can be read", err, len(all))
 	}
 }
@@ -472,7 +475,8 @@ func TestAdopt_MovesIntoQuarantineInStepsThatCanBeRepeated(t *testing.T) {
 		write(t, openWriter(t, config(mem, time.Minute)), "a", "b")
 		bad := &journal.EntryError{Class: journal.Damaged, Err: errors.New("no")}
 		faulty := storetest.Faulty(mem, storetest.Fault{Verb: storetest.Apply, Call: call, When: storetest.After})
-		_, _, err := journal.Adopt(t.Context(), config(faulty, time.Minute), leases(t, mem)[0], 7, &recorder{err: bad}, func(journal.Adopted) {})
+		_, _, err := journal.Adopt(t.Context(), config(faulty, time.Minute), leases(t, mem)[0], 7, &recorder{err: bad},
+			func(journal.Adopted) {})
 		failed := err != nil
 		for _, l := range leases(t, mem) {
 			if ok, err := adopt(t, mem, l, &recorder{err: bad}); !ok || err != nil {
@@ -481,7 +485,8 @@ func TestAdopt_MovesIntoQuarantineInStepsThatCanBeRepeated(t *testing.T) {
 		}
 		found, err := journal.InQuarantine(t.Context(), mem, catalog.DefaultTables())
 		if err != nil || len(found) != 2 || entries(t, mem) != 0 {
-			t.Fatalf("call %d: in quarantine is %v, %v, and %d entries are left, want 2 and 0", call, found, err, entries(t, mem))
+			t.Fatalf("call %d: in quarantine is %v, %v, and %d entries are left, want 2 and 0", call, found, err,
+				entries(t, mem))
 		}
 		if !failed {
 			return
@@ -504,13 +509,15 @@ func TestMissing_SaysSoOfRangesThatBeginBeforeTheLatestSampleThereCanBe(t *testi
 	}
 	registry := prometheus.NewRegistry()
 	q := journal.NewQuarantine(st, catalog.DefaultTables(), registry, c.Logger)
-	for mint, want := range map[int64]string{0: "2 requests", 1050: "2 requests", 1051: "1 requests", 5050: "1 requests", 5051: ""} {
+	for mint, want := range map[int64]string{0: "2 requests", 1050: "2 requests", 1051: "1 requests", 5050: "1 requests",
+		5051: ""} {
 		got := q.Missing(t.Context(), mint)
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0].Error(), want)) {
 			t.Errorf("from %d on: %v, want one of %q", mint, got, want)
 		}
 	}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP promtsd_journal_quarantined_entries Journal entries that could not be replayed, and wait to be tried again or dropped.
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(
+		`# HELP promtsd_journal_quarantined_entries Journal entries that could not be replayed, and wait to be tried again or dropped.
 # TYPE promtsd_journal_quarantined_entries gauge
 promtsd_journal_quarantined_entries 2
 `)); err != nil {
@@ -522,7 +529,8 @@ promtsd_journal_quarantined_entries 2
 	if got := q.Missing(t.Context(), 0); len(got) != 1 || !strings.Contains(got[0].Error(), "1 requests") {
 		t.Errorf("after one was dropped: %v", got)
 	}
-	away := journal.NewQuarantine(storetest.Faulty(st, storetest.Fault{Verb: storetest.Scan}), catalog.DefaultTables(), nil, c.Logger)
+	away := journal.NewQuarantine(storetest.Faulty(st, storetest.Fault{Verb: storetest.Scan}), catalog.DefaultTables(),
+		nil, c.Logger)
 	if got := away.Missing(t.Context(), 9999); len(got) != 1 || !errors.Is(got[0], store.ErrUnavailable) {
 		t.Errorf("when the store is away: %v, want a warning", got)
 	}

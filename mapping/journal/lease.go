@@ -33,7 +33,8 @@ type Lease struct {
 	Swept    uint64 `json:"swept,omitempty"`   // entries below are deleted
 	Beat     uint64 `json:"beat"`              // counts the changes
 	TTL      int64  `json:"ttl_ms,omitempty"`  // for how long it is good without a change; 0: an older promtsd did not say
-	Ended    bool   `json:"ended,omitempty"`   // its writer has ended, and left samples in the journal: it can be taken over at once
+	// its writer has ended, and left samples in the journal: it can be taken over at once
+	Ended bool `json:"ended,omitempty"`
 
 	raw []byte
 }
@@ -57,7 +58,8 @@ func leaseRow(id ID) []byte { return binary.BigEndian.AppendUint64([]byte{leaseP
 func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease, error) {
 	var out []Lease
 	var unreadable error
-	scan := store.Scan{Table: tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix}, Stop: []byte{leasePrefix + 1}}}}
+	scan := store.Scan{Table: tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix},
+		Stop: []byte{leasePrefix + 1}}}}
 	for row, err := range st.Scan(ctx, scan) {
 		if err != nil {
 			return nil, fmt.Errorf("read leases: %w", err)
@@ -75,7 +77,8 @@ func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease
 // of their writers then have no lease, and are replayed as such (see ReplayOrphans); a writer that lives begins a new
 // journal.
 func RemoveUnreadableLeases(ctx context.Context, c Config) error {
-	scan := store.Scan{Table: c.Tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix}, Stop: []byte{leasePrefix + 1}}}}
+	scan := store.Scan{Table: c.Tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix},
+		Stop: []byte{leasePrefix + 1}}}}
 	for row, err := range c.Store.Scan(ctx, scan) {
 		if err != nil {
 			return fmt.Errorf("read leases: %w", err)
@@ -83,7 +86,8 @@ func RemoveUnreadableLeases(ctx context.Context, c Config) error {
 		if _, err = parseLease(row); err == nil {
 			continue
 		}
-		c.Logger.Error("a lease is removed because it cannot be read; the entries of its writer are replayed one by one", "err", err)
+		c.Logger.Error("a lease is removed because it cannot be read; the entries of its writer are replayed one by one",
+			"err", err)
 		var b store.Batch
 		for _, cell := range row.Cells {
 			b.Delete(scan.Table, row.Key, cell.Family, cell.Qualifier, cell.Timestamp)
@@ -111,13 +115,15 @@ func parseLease(row store.Row) (Lease, error) {
 
 // change replaces the lease by next, if it still is what it was when it was read, or what an earlier change for the
 // same holder made of it; ok says so.
-func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables, next Lease) (now Lease, ok bool, err error) {
+func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables, next Lease) (now Lease, ok bool,
+	err error) {
 	next.Beat, next.Frontier, next.Swept = l.Beat+1, max(next.Frontier, l.Frontier), max(next.Swept, l.Swept)
 	if next.raw, err = json.Marshal(next); err != nil {
 		return l, false, err
 	}
 	check := store.Check{
-		Coord:  store.Coord{Table: tables.Own, Row: leaseRow(next.Writer), Family: catalog.FamilyOwn, Qualifier: leaseQualifier},
+		Coord: store.Coord{Table: tables.Own, Row: leaseRow(next.Writer), Family: catalog.FamilyOwn,
+			Qualifier: leaseQualifier},
 		Expect: l.raw, Value: next.raw,
 	}
 	done, err := st.CheckAndPut(ctx, []store.Check{check})

@@ -45,7 +45,8 @@ func (q *Quarantine) Run(ctx context.Context) {
 		if err == nil && !said {
 			said = true
 			if len(entries) > 0 {
-				q.logger.Warn("journal entries are in quarantine: promtsd journal list names them, and what to do", "entries", len(entries))
+				q.logger.Warn("journal entries are in quarantine: promtsd journal list names them, and what to do", "entries",
+					len(entries))
 			}
 		}
 		select {
@@ -82,7 +83,8 @@ func (q *Quarantine) Missing(ctx context.Context, mint int64) []error {
 	if n == 0 {
 		return nil
 	}
-	return []error{fmt.Errorf("samples of %d requests that came from %s to %s may be missing: their journal entries are in quarantine; "+
-		"promtsd journal list names them, and what to do", n,
+	return []error{fmt.Errorf(
+		"samples of %d requests that came from %s to %s may be missing: their journal entries are in quarantine; "+
+			"promtsd journal list names them, and what to do", n,
 		time.UnixMilli(from).UTC().Format(time.RFC3339), time.UnixMilli(to).UTC().Format(time.RFC3339))}
 }

@@ -78,7 +78,8 @@ type Quarantined struct {
 func quarantine(ctx context.Context, c Config, row store.Row, e *Entry, why *EntryError) error {
 	q := Quarantined{
 		Writer: ID(binary.BigEndian.Uint64(row.Key)), Number: binary.BigEndian.Uint64(row.Key[8:]),
-		Class: why.Class, Reason: why.Error(), Arrived: row.Cells[0].Timestamp, Latest: math.MaxInt64, Since: time.Now().UnixMilli(),
+		Class: why.Class, Reason: why.Error(), Arrived: row.Cells[0].Timestamp, Latest: math.MaxInt64,
+		Since: time.Now().UnixMilli(),
 	}
 	switch {
 	case e.Latest != 0:
@@ -101,7 +102,8 @@ func quarantine(ctx context.Context, c Config, row store.Row, e *Entry, why *Ent
 			return fmt.Errorf("put journal entry %d of writer %s into quarantine: %w", q.Number, q.Writer, err)
 		}
 	}
-	c.Logger.Error("a journal entry cannot be replayed; it is in quarantine, and answers that its samples may belong to carry a warning",
+	c.Logger.Error(
+		"a journal entry cannot be replayed; it is in quarantine, and answers that its samples may belong to carry a warning",
 		"writer", q.Writer, "entry", q.Number, "class", q.Class, "err", q.Reason, "arrived", time.UnixMilli(q.Arrived).UTC(),
 		"advice", fmt.Sprintf("%s %s %d", q.Class.Advice(), q.Writer, q.Number))
 	return nil
@@ -171,42 +173,44 @@ func quarantinedRow(
 // Retry replays an entry that is in quarantine. When its samples are in the data table it is removed. If it is still
 // the entry that is at fault, the error is an *EntryError, which is noted. ok is false if there is no such entry.
 func Retry(ctx context.Context, c Config, writer ID, number uint64, r Replayer) (ok bool, err error) {
-	return quarantinedRow(ctx, c.Store, c.Tables, writer, number, func(q Quarantined, cells []store.Cell, about store.Cell) error {
-		value, err := join(nil, cells)
-		var e Entry
-		if err == nil {
-			e, err = ParseEntry(value)
-		}
-		if err == nil {
-			err = r.Replay(ctx, &e, new(Turn))
-		}
-		why, bad := errors.AsType[*EntryError](err)
-		if errors.Is(err, errUnfinished) {
-			why, bad = &EntryError{Damaged, fmt.Errorf("%w: piece 0 of its value is missing", mapping.ErrCorrupt)}, true
-		}
-		if err != nil && !bad {
-			return err
-		}
-		if err := r.Finish(ctx); err != nil {
-			return err
-		}
-		var b store.Batch
-		if bad {
-			q.Class, q.Reason = why.Class, why.Error()
-			if err := q.put(&b, c.Tables, max(time.Now().UnixMilli(), about.Timestamp+1)); err != nil {
+	return quarantinedRow(ctx, c.Store, c.Tables, writer, number,
+		func(q Quarantined, cells []store.Cell, about store.Cell) error {
+			value, err := join(nil, cells)
+			var e Entry
+			if err == nil {
+				e, err = ParseEntry(value)
+			}
+			if err == nil {
+				err = r.Replay(ctx, &e, new(Turn))
+			}
+			why, bad := errors.AsType[*EntryError](err)
+			if errors.Is(err, errUnfinished) {
+				why, bad = &EntryError{Damaged, fmt.Errorf("%w: piece 0 of its value is missing", mapping.ErrCorrupt)}, true
+			}
+			if err != nil && !bad {
 				return err
 			}
-			return errors.Join(why, c.Store.Apply(ctx, &b))
-		}
-		return remove(ctx, c.Store, c.Tables, q, append(cells, about))
-	})
+			if err := r.Finish(ctx); err != nil {
+				return err
+			}
+			var b store.Batch
+			if bad {
+				q.Class, q.Reason = why.Class, why.Error()
+				if err := q.put(&b, c.Tables, max(time.Now().UnixMilli(), about.Timestamp+1)); err != nil {
+					return err
+				}
+				return errors.Join(why, c.Store.Apply(ctx, &b))
+			}
+			return remove(ctx, c.Store, c.Tables, q, append(cells, about))
+		})
 }
 
 // Drop removes an entry that is in quarantine, whose samples are given up. ok says that there was one.
 func Drop(ctx context.Context, st store.Store, tables catalog.Tables, writer ID, number uint64) (ok bool, err error) {
-	return quarantinedRow(ctx, st, tables, writer, number, func(q Quarantined, cells []store.Cell, about store.Cell) error {
-		return remove(ctx, st, tables, q, append(cells, about))
-	})
+	return quarantinedRow(ctx, st, tables, writer, number,
+		func(q Quarantined, cells []store.Cell, about store.Cell) error {
+			return remove(ctx, st, tables, q, append(cells, about))
+		})
 }
 
 func remove(ctx context.Context, st store.Store, tables catalog.Tables, q Quarantined, cells []store.Cell) error {

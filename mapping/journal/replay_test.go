@@ -121,7 +121,8 @@ func TestAdopt_BoundsWhatItReplaysAtATime(t *testing.T) {
 		t.Error("the entries are not those that were written, in their order")
 	}
 	if !alone || r.mostOf > 9*mib || r.most() < 2 {
-		t.Errorf("at most %d entries with %d bytes were replayed at a time; the one of 9 MiB alone: %v", r.most(), r.mostOf, alone)
+		t.Errorf("at most %d entries with %d bytes were replayed at a time; the one of 9 MiB alone: %v", r.most(), r.mostOf,
+			alone)
 	}
 }
 

@@ -204,8 +204,10 @@ func TestConfirm_AloneDoesNotAskTheStore(t *testing.T) {
 func TestRenew_GoesOnAfterRenewalsThatWereNotHeardOf(t *testing.T) {
 	inner := newStore(t)
 	w := openWriter(t, config(storetest.Faulty(inner,
-		storetest.Fault{Verb: storetest.CheckAndPut, Call: 2, When: storetest.After}, storetest.Fault{Verb: storetest.Get, Call: 1},
-		storetest.Fault{Verb: storetest.CheckAndPut, Call: 4, When: storetest.After}, storetest.Fault{Verb: storetest.Get, Call: 3},
+		storetest.Fault{Verb: storetest.CheckAndPut, Call: 2, When: storetest.After},
+		storetest.Fault{Verb: storetest.Get, Call: 1},
+		storetest.Fault{Verb: storetest.CheckAndPut, Call: 4, When: storetest.After},
+		storetest.Fault{Verb: storetest.Get, Call: 3},
 	), time.Minute))
 	for range 2 {
 		if err := w.Close(t.Context()); err == nil || errors.Is(err, journal.ErrLost) {
@@ -334,11 +336,13 @@ func TestAdopt_GoesOnWhereAnotherEnded(t *testing.T) {
 	if ok, err := adopt(t, st, leases(t, st)[0], r); ok || !errors.Is(err, failed) {
 		t.Fatalf("adopt: %v, %v", ok, err)
 	}
-	if n, l := entries(t, st), leases(t, st)[0]; r.stored < 2 || n != len(all)-r.stored || l.Frontier != uint64(r.stored+1) {
+	if n, l := entries(t, st), leases(t, st)[0]; r.stored < 2 || n != len(all)-r.stored ||
+		l.Frontier != uint64(r.stored+1) {
 		t.Errorf("%d entries are left of %d, and the frontier is %d, after %d were stored", n, len(all), l.Frontier, r.stored)
 	}
 	next := &recorder{}
-	if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil || !slices.Equal(next.bodies, all[r.stored:]) {
+	if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil ||
+		!slices.Equal(next.bodies, all[r.stored:]) {
 		t.Errorf("the next adopter: %v, %v, replayed %q", ok, err, next.bodies)
 	}
 }
@@ -456,7 +460,8 @@ func TestReplayOrphans_FailureLeavesTheEntry(t *testing.T) {
 	st := newStore(t)
 	putEntry(t, st, 5, 1, "a", 1)
 	failed := errors.New("no memory")
-	_, err := journal.ReplayOrphans(t.Context(), config(st, time.Minute), func() journal.Replayer { return &recorder{err: failed} })
+	_, err := journal.ReplayOrphans(t.Context(), config(st, time.Minute),
+		func() journal.Replayer { return &recorder{err: failed} })
 	if !errors.Is(err, failed) || entries(t, st) != 1 {
 		t.Errorf("got %v, and %d entries are left, want 1", err, entries(t, st))
 	}

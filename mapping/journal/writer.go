@@ -65,7 +65,8 @@ type memory struct {
 
 // Open begins a new journal, and makes the table for it where there is none.
 func Open(ctx context.Context, c Config) (*Writer, error) {
-	w := &Writer{Config: c, next: c.First, deleted: c.First, underway: make(map[uint64]struct{}), lost: make(chan struct{})}
+	w := &Writer{Config: c, next: c.First, deleted: c.First, underway: make(map[uint64]struct{}),
+		lost: make(chan struct{})}
 	looking, stop := context.WithCancel(context.Background())
 	w.looks.look, w.looks.stop = func() error { return w.look(looking) }, stop
 	for w.id == 0 {
@@ -153,7 +154,8 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 	defer w.keepMemory(m)
 	m.value = AppendEntry(m.value[:0], e)
 	if len(m.value) > maxBytes {
-		return fmt.Errorf("%w: the journal takes requests of up to %d bytes, this one has %d", store.ErrTooLarge, maxBytes, len(m.value))
+		return fmt.Errorf("%w: the journal takes requests of up to %d bytes, this one has %d", store.ErrTooLarge, maxBytes,
+			len(m.value))
 	}
 
 	w.mu.Lock()
@@ -308,7 +310,8 @@ const (
 )
 
 // deleteEntries deletes the entries of a writer from one number up to another.
-func deleteEntries(ctx context.Context, st store.Store, tables catalog.Tables, id ID, from, to uint64, w *written) error {
+func deleteEntries(ctx context.Context, st store.Store, tables catalog.Tables, id ID, from, to uint64,
+	w *written) error {
 	var b store.Batch
 	for from < to {
 		b.Reset()

@@ -82,7 +82,8 @@ func TestDrop_RemovesTheExemplarsOfTheHoursBefore(t *testing.T) {
 		for series := mapping.UID(1); series <= 2; series++ {
 			tsuid := s.Schema.AppendTSUID(nil, metric, []mapping.Tag{{Key: 1, Value: series}})
 			for _, h := range []int64{0, 999, 1000, 1001} {
-				w.Put(&b, s.Tables.Exemplars(), exemplars.NewRows(s.Schema), tsuid, mapping.RequestExemplar{T: h*mapping.HourMs + 5}, 1)
+				w.Put(&b, s.Tables.Exemplars(), exemplars.NewRows(s.Schema), tsuid,
+					mapping.RequestExemplar{T: h*mapping.HourMs + 5}, 1)
 				if h >= 1000 {
 					left = append(left, fmt.Sprintf("%x", b.At(b.Len()-1).Row))
 				}
@@ -124,10 +125,12 @@ func TestDropDays_RemovesTheDaysBeforeFromTheIndex(t *testing.T) {
 }
 
 func TestDrop_SaysThatAStoreCannotDoIt(t *testing.T) {
-	if _, err := retention.Drop(t.Context(), struct{ store.Store }{}, catalog.Default(), 1<<40); !errors.Is(err, retention.ErrNotSupported) {
+	if _, err := retention.Drop(t.Context(), struct{ store.Store }{}, catalog.Default(), 1<<40); !errors.Is(err,
+		retention.ErrNotSupported) {
 		t.Errorf("got %v, want ErrNotSupported", err)
 	}
-	if err := retention.DropDays(t.Context(), struct{ store.Store }{}, catalog.Default(), 1<<40); !errors.Is(err, retention.ErrNotSupported) {
+	if err := retention.DropDays(t.Context(), struct{ store.Store }{}, catalog.Default(), 1<<40); !errors.Is(err,
+		retention.ErrNotSupported) {
 		t.Errorf("got %v, want ErrNotSupported", err)
 	}
 }

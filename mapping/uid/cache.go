@@ -49,7 +49,8 @@ func newCache[K comparable, V any](limit int, hash func(maphash.Seed, K) uint64,
 	for n < maxShards && limit/(2*n) >= minShardLimit {
 		n *= 2
 	}
-	c := &cache[K, V]{hash: hash, size: size, seed: maphash.MakeSeed(), mask: uint64(n - 1), shards: make([]shard[K, V], n)}
+	c := &cache[K, V]{hash: hash, size: size, seed: maphash.MakeSeed(), mask: uint64(n - 1),
+		shards: make([]shard[K, V], n)}
 	for i := range c.shards {
 		c.shards[i].index = make(map[K]*cacheEntry[K, V])
 		c.shards[i].limit = limit / n

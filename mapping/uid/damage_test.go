@@ -44,7 +44,8 @@ func TestAssign_UnreadableRowsCostTheirNamesOnly(t *testing.T) {
 	}
 	for i, result := range results {
 		damaged := i == 3 || i == 77
-		if damaged != errors.Is(result.Err, mapping.ErrCorrupt) || damaged && !strings.Contains(result.Err.Error(), fmt.Sprintf(`"name%d"`, i)) {
+		if damaged != errors.Is(result.Err, mapping.ErrCorrupt) || damaged &&
+			!strings.Contains(result.Err.Error(), fmt.Sprintf(`"name%d"`, i)) {
 			t.Errorf("name%d: got %v", i, result.Err)
 		}
 	}

@@ -9,11 +9,12 @@ import (
 // kept are the ids that assignments took from the counters and that no name got, because a call of the store failed.
 // The next assignments take them before others, so that a store that fails for hours does not use the ids up.
 type kept struct {
-	mu        sync.Mutex
-	free      [kinds][]mapping.UID    // their reverse cells have certainly not been written
-	named     map[nameKey]mapping.UID // the reverse cell may have been, or may yet be, written for that name: no other gets the id
-	bytes     int                     // of named, about
-	uncertain [kinds]bool             // the latest Increment may have counted or not
+	mu   sync.Mutex
+	free [kinds][]mapping.UID // their reverse cells have certainly not been written
+	// the reverse cell may have been, or may yet be, written for that name: no other gets the id
+	named     map[nameKey]mapping.UID
+	bytes     int         // of named, about
+	uncertain [kinds]bool // the latest Increment may have counted or not
 }
 
 const (

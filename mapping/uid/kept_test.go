@@ -91,7 +91,8 @@ func TestAssign_KeptIDsGoToWhomTheyMay(t *testing.T) {
 		t.Fatal("Assign succeeds without reverse cells")
 	}
 	check.on = false
-	wantEqual(t, "UIDs of another metric, and of the one that failed", assign(t, r, metric("d"), metric("c")), []mapping.UID{3, 2})
+	wantEqual(t, "UIDs of another metric, and of the one that failed", assign(t, r, metric("d"), metric("c")),
+		[]mapping.UID{3, 2})
 }
 
 // kindFault fails Increments of one kind.

@@ -104,7 +104,8 @@ func (r *Registry) tellFill(kind mapping.Kind, last, largest int64) {
 		}
 		for told := r.fill[kind].Load(); told < percent; told = r.fill[kind].Load() {
 			if r.fill[kind].CompareAndSwap(told, percent) {
-				r.logger.Warn("many UIDs are given away, and none comes back: see which label has so many values, before new series are refused",
+				r.logger.Warn(
+					"many UIDs are given away, and none comes back: see which label has so many values, before new series are refused",
 					"kind", kind, "percent", percent, "given", last, "of", largest)
 				return
 			}

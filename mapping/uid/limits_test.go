@@ -53,7 +53,8 @@ func TestLimits_OfNewNames(t *testing.T) {
 	if err != nil || refused(t, results, uid.ErrLimited) != 1 {
 		t.Errorf("known names among new ones: got %v, want all but the first", err)
 	}
-	if text := results[0].Err.Error(); !strings.Contains(text, "tagv") || !strings.Contains(text, "--write.max-new-names-per-hour") {
+	if text := results[0].Err.Error(); !strings.Contains(text, "tagv") ||
+		!strings.Contains(text, "--write.max-new-names-per-hour") {
 		t.Errorf("the error %q does not name the kind and the flag", text)
 	}
 	assign(t, r, numbered(tagv, 150)...) // 100 of them are new, of a sender that was there before
@@ -107,7 +108,8 @@ func TestLimits_TheLastUIDsAreNotForNewcomers(t *testing.T) {
 		t.Errorf("the error %q does not name the kind", results[0].Err)
 	}
 	give(12) // the very last
-	if results, err = r.Assign(t.Context(), []uid.Name{tagk("more")}); err != nil || !errors.Is(results[0].Err, uid.ErrExhausted) {
+	if results, err = r.Assign(t.Context(), []uid.Name{tagk("more")}); err != nil ||
+		!errors.Is(results[0].Err, uid.ErrExhausted) {
 		t.Errorf("then: %v, %v, want ErrExhausted", results, err)
 	}
 }

@@ -66,12 +66,13 @@ type Entry struct {
 
 // Config is what a Registry needs.
 type Config struct {
-	Store        store.Store           // required
-	Table        string                // the UID table, with families id and name; required
-	Schema       mapping.Schema        // widths of the UIDs; required
-	Names        mapping.Names         // how names are spelt in the table
-	Limits       Limits                // the zero value is none
-	CacheEntries int                   // most entries of each cache, names and UIDs, fewer if texts are long; default 1<<20
+	Store  store.Store    // required
+	Table  string         // the UID table, with families id and name; required
+	Schema mapping.Schema // widths of the UIDs; required
+	Names  mapping.Names  // how names are spelt in the table
+	Limits Limits         // the zero value is none
+	// most entries of each cache, names and UIDs, fewer if texts are long; default 1<<20
+	CacheEntries int
 	Registerer   prometheus.Registerer // default: metrics are kept but not registered
 	Logger       *slog.Logger          // default: none
 }

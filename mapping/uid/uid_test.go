@@ -144,7 +144,8 @@ func TestAssign_AnyTextComesBack(t *testing.T) {
 func TestAssign_RefusesWhatCannotBeStored(t *testing.T) {
 	st := newFake()
 	r := newRegistry(t, config(st))
-	bad := []string{"", strings.Repeat("x", store.MaxRow+1), "\xff", "\x00\xff", "a\xc3", strings.Repeat("x", 30_000) + "\xff"}
+	bad := []string{"", strings.Repeat("x", store.MaxRow+1), "\xff", "\x00\xff", "a\xc3", strings.Repeat("x", 30_000) +
+		"\xff"}
 	names := []uid.Name{metric("good")}
 	for _, text := range bad {
 		names = append(names, tagv(text))

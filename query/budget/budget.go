@@ -87,7 +87,8 @@ func New(c Config) (*Budget, error) {
 	if c.Request < 0 {
 		return nil, fmt.Errorf("%s is %d bytes, must be 0 or more", flagRequest, c.Request)
 	}
-	b := &Budget{total: c.Total, general: (c.Total - c.Total/8) / step * step, small: max(1<<20, c.Total/512), wait: c.Wait}
+	b := &Budget{total: c.Total, general: (c.Total - c.Total/8) / step * step, small: max(1<<20, c.Total/512),
+		wait: c.Wait}
 	b.request, b.requestFlag = b.general, flagTotal
 	if c.Request > 0 && c.Request < b.general {
 		b.request, b.requestFlag = c.Request, flagRequest

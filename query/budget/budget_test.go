@@ -96,7 +96,8 @@ func TestAccount_OneRequestIsNotLargerThanItMay(t *testing.T) {
 	for _, c := range []struct {
 		request, fits int64
 		flag          string
-	}{{10 * mib, 10 * mib, "--query.max-memory-bytes"}, {0, 56 * mib, "--query.max-total-memory-bytes"}, {60 * mib, 56 * mib, "--query.max-total-memory-bytes"}} {
+	}{{10 * mib, 10 * mib, "--query.max-memory-bytes"}, {0, 56 * mib, "--query.max-total-memory-bytes"},
+		{60 * mib, 56 * mib, "--query.max-total-memory-bytes"}} {
 		b := newBudget(t, budget.Config{Total: 64 * mib, Request: c.request})
 		a := b.Open()
 		mustTake(t, a, c.fits)
@@ -143,7 +144,8 @@ func TestTake_EndsWhenItHasWaitedTooLong(t *testing.T) {
 		begin := time.Now()
 		one, other := takes(t, second, 10*mib), takes(t, second, mib)
 		for _, over := range []<-chan error{one, other} {
-			if err := <-over; !errors.Is(err, budget.ErrBusy) || !strings.Contains(err.Error(), "--query.max-total-memory-bytes") {
+			if err := <-over; !errors.Is(err, budget.ErrBusy) ||
+				!strings.Contains(err.Error(), "--query.max-total-memory-bytes") {
 				t.Errorf("got %v, want ErrBusy with its flag", err)
 			}
 		}

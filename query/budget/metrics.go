@@ -24,10 +24,12 @@ func (b *Budget) register(r prometheus.Registerer) {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	r.MustRegister(b.refused,
-		gauge("promtsd_query_memory_bytes", "Memory that queries, remote reads and label calls under way hold, as far as it is counted.",
+		gauge("promtsd_query_memory_bytes",
+			"Memory that queries, remote reads and label calls under way hold, as far as it is counted.",
 			func() float64 { return float64(b.Held()) }),
 		gauge("promtsd_query_memory_limit_bytes", "How much they may hold.", func() float64 { return float64(b.total) }),
-		gauge("promtsd_query_memory_waiting_requests", "Those that wait for memory.", func() float64 { return float64(b.Waiting()) }))
+		gauge("promtsd_query_memory_waiting_requests", "Those that wait for memory.",
+			func() float64 { return float64(b.Waiting()) }))
 }
 
 // Held is how many bytes the accounts have of the budget.

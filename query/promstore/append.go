@@ -30,7 +30,8 @@ type Appender interface {
 // Prometheus does.
 type Appendable struct {
 	Appender Appender
-	MaxBytes int // of the labels, samples and histograms of an appender, as they wait for Commit; 0: any number. Beyond, ErrTooLarge
+	// of the labels, samples and histograms of an appender, as they wait for Commit; 0: any number. Beyond, ErrTooLarge
+	MaxBytes int
 }
 
 // AppenderV2 returns an appender, which serves one goroutine.
@@ -53,7 +54,8 @@ func (e *RefusedError) Error() string {
 	for i, example := range e.Result.Examples {
 		texts[i] = example.Error()
 	}
-	return fmt.Sprintf("%d samples stored, %d refused: %s", e.Result.Written+e.Result.Histograms, refused, strings.Join(texts, "; "))
+	return fmt.Sprintf("%d samples stored, %d refused: %s", e.Result.Written+e.Result.Histograms, refused,
+		strings.Join(texts, "; "))
 }
 
 // Is makes it a storage.ErrOutOfBounds, by which Prometheus's handlers know what must not be sent again.

@@ -18,7 +18,8 @@ func (a *appender) appendBeside(ls labels.Labels, opts storage.AppendV2Options) 
 	for _, e := range opts.Exemplars {
 		var raw []byte
 		e.Labels.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
-		r.Exemplars = append(r.Exemplars, mapping.RequestExemplar{Series: len(r.Series) - 1, T: e.Ts, V: e.Value, Labels: raw})
+		r.Exemplars = append(r.Exemplars, mapping.RequestExemplar{Series: len(r.Series) - 1, T: e.Ts, V: e.Value,
+			Labels: raw})
 	}
 	m := opts.Metadata
 	if m.IsEmpty() {

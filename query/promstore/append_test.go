@@ -91,7 +91,8 @@ func TestAppendable_PassesTheErrorOfTheWritePathOn(t *testing.T) {
 func TestAppendable_BoundsARequest(t *testing.T) {
 	for name, more := range map[string]func(a storage.AppenderV2, i int) error{
 		"series": func(a storage.AppenderV2, i int) error {
-			_, err := a.Append(0, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 0, 1, 1, nil, nil, storage.AppendV2Options{})
+			_, err := a.Append(0, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 0, 1, 1, nil, nil,
+				storage.AppendV2Options{})
 			return err
 		},
 		"samples": func(a storage.AppenderV2, i int) error {

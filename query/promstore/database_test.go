@@ -191,7 +191,8 @@ func rest(t testing.TB, it chunkenc.Iterator) string {
 			at, h = it.AtFloatHistogram(nil)
 			v = valueOf(h)
 		}
-		if n := math.Float64bits(v) - histogramBits; at != it.AtT() || n < 1<<32 && (n%2 == 0) != (kind == chunkenc.ValHistogram) {
+		if n := math.Float64bits(v) - histogramBits; at != it.AtT() || n < 1<<32 &&
+			(n%2 == 0) != (kind == chunkenc.ValHistogram) {
 			t.Fatalf("a sample of type %v at %d or %d: %x", kind, at, it.AtT(), math.Float64bits(v))
 		}
 		b.WriteString(sample{at, v}.String())

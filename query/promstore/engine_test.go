@@ -133,7 +133,8 @@ func writeEngineData(t *testing.T, rt *rapid.T, to ...storage.AppendableV2) {
 	for i := range rapid.IntRange(1, 4).Draw(rt, "series") {
 		ls := labels.FromStrings("__name__", []string{"m_total", "n", "target_info", "m_total"}[i], "job", "j",
 			"instance", fmt.Sprint(i%3))
-		interval := rapid.SampledFrom([]int64{15_000, 60_000, 7 * 60_000, 40 * 60_000, 3*mapping.HourMs + 1}).Draw(rt, "interval")
+		interval := rapid.SampledFrom([]int64{15_000, 60_000, 7 * 60_000, 40 * 60_000, 3*mapping.HourMs + 1}).Draw(rt,
+			"interval")
 		kind := rapid.SampledFrom([]string{"numbers", "numbers", "numbers", "histograms", "both"}).Draw(rt, "kind")
 		at := engineStart + rapid.OneOf(rapid.Int64Range(0, day), rapid.SampledFrom([]int64{0, 1})).Draw(rt, "from")
 		var samples []sample
@@ -167,7 +168,8 @@ func genAsked() *rapid.Generator[asked] {
 		return asked{
 			text:  genVector(3).Draw(t, "expression"),
 			start: time.UnixMilli(start), end: time.UnixMilli(start).Add(span),
-			step:     duration("step", 0, time.Minute, 13*time.Minute, time.Hour, 5*time.Hour, 24*time.Hour, 61*time.Second+time.Millisecond),
+			step: duration("step", 0, time.Minute, 13*time.Minute, time.Hour, 5*time.Hour, 24*time.Hour,
+				61*time.Second+time.Millisecond),
 			lookback: duration("lookback", 0, time.Millisecond, time.Minute, 40*time.Minute, 2*time.Hour),
 		}
 	})
@@ -185,17 +187,20 @@ func genVector(depth int) *rapid.Generator[string] {
 		case 1, 2, 3, 4:
 			function := rapid.SampledFrom([]string{
 				"rate", "increase", "delta", "irate", "resets", "changes", "sum_over_time", "avg_over_time", "last_over_time",
-				"first_over_time", "count_over_time", "absent_over_time", "present_over_time", "max_over_time", "ts_of_max_over_time",
+				"first_over_time", "count_over_time", "absent_over_time", "present_over_time", "max_over_time",
+				"ts_of_max_over_time",
 			}).Draw(t, "function")
 			return function + "(" + genRange(depth-1).Draw(t, "range") + ")"
 		case 5:
 			function := rapid.SampledFrom([]string{"rate", "increase", "delta"}).Draw(t, "function")
 			return function + "(" + genSelector("[40m]", "[2h]").Draw(t, "selector") + ")"
 		case 6:
-			return fmt.Sprintf("(%s) %s (%s)", vector(), rapid.SampledFrom([]string{"+", "or", "unless", "and", ">", "- on(job)"}).
+			return fmt.Sprintf("(%s) %s (%s)", vector(), rapid.SampledFrom([]string{"+", "or", "unless", "and", ">",
+				"- on(job)"}).
 				Draw(t, "operator"), vector())
 		case 7:
-			return rapid.SampledFrom([]string{"sum", "count", "max by (instance)", "avg", "group without (job)"}).Draw(t, "aggregation") +
+			return rapid.SampledFrom([]string{"sum", "count", "max by (instance)", "avg", "group without (job)"}).Draw(t,
+				"aggregation") +
 				"(" + vector() + ")"
 		case 8:
 			return rapid.SampledFrom([]string{"timestamp", "abs", "absent", "histogram_count", "-"}).Draw(t, "function") +
@@ -232,8 +237,10 @@ func genSelector(ranges ...string) *rapid.Generator[string] {
 
 func genModifiers() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		return rapid.SampledFrom([]string{"", "", "", " offset 7m", " offset -3h", " offset 1d", " offset 1ms"}).Draw(t, "offset") +
-			rapid.SampledFrom([]string{"", "", "", "", "", " @ start()", " @ end()", fmt.Sprintf(" @ %d", (engineStart+3*day)/1000)}).
+		return rapid.SampledFrom([]string{"", "", "", " offset 7m", " offset -3h", " offset 1d", " offset 1ms"}).Draw(t,
+			"offset") +
+			rapid.SampledFrom([]string{"", "", "", "", "", " @ start()", " @ end()",
+				fmt.Sprintf(" @ %d", (engineStart+3*day)/1000)}).
 				Draw(t, "at")
 	})
 }
@@ -250,7 +257,8 @@ func TestEngine_MeetsHistogramsLate(t *testing.T) {
 			if n == 2 || n == 3 && i > hours/2 {
 				v = math.Float64frombits(histogramBits + uint64(i%9)*2)
 			}
-			samples = append(samples, sample{engineStart + i*mapping.HourMs, v}, sample{engineStart + i*mapping.HourMs + 60_000, v})
+			samples = append(samples, sample{engineStart + i*mapping.HourMs, v},
+				sample{engineStart + i*mapping.HourMs + 60_000, v})
 		}
 		write(t, db, labels.FromStrings("__name__", "m", "n", fmt.Sprint(n)), samples...)
 	}
@@ -345,7 +353,8 @@ func BenchmarkEngine(b *testing.B) {
 	for n := range series {
 		write(b, db, labels.FromStrings("__name__", "m_total", "n", fmt.Sprint(n)), sample{engineStart, 1})
 	}
-	found, err := db.querier.Index.Select(b.Context(), engineStart, engineStart, index.Limits{}, equal("__name__", "m_total"))
+	found, err := db.querier.Index.Select(b.Context(), engineStart, engineStart, index.Limits{},
+		equal("__name__", "m_total"))
 	if err != nil || len(found.Series) != series {
 		b.Fatal(len(found.Series), err)
 	}
@@ -364,7 +373,8 @@ func BenchmarkEngine(b *testing.B) {
 	plain := newEngine(b)
 	a := asked{text: "sum(rate(m_total[5m]))", step: 24 * time.Hour}
 	a.start, a.end = time.UnixMilli(engineStart+mapping.HourMs/2), time.UnixMilli(engineStart+days*day-1)
-	for name, engine := range map[string]promql.QueryEngine{"all": plain, "windows": promstore.Engine{QueryEngine: plain}} {
+	for name, engine := range map[string]promql.QueryEngine{"all": plain,
+		"windows": promstore.Engine{QueryEngine: plain}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -81,7 +81,8 @@ func BenchmarkLabels(b *testing.B) {
 	})
 	b.Cleanup(func() { _ = prometheus.Close() })
 	benchSeries(b, prometheus)
-	for name, querier := range map[string]*query.Querier{"memory": newBenchQuerier(b, true), "store": newBenchQuerier(b, false)} {
+	for name, querier := range map[string]*query.Querier{"memory": newBenchQuerier(b, true),
+		"store": newBenchQuerier(b, false)} {
 		benchLabels(b, name, promstore.New(promstore.Config{Querier: querier}))
 		measure(b, "cardinality/"+name, 10, func(ctx context.Context) (int, error) {
 			found, err := querier.Cardinality(ctx, benchTime, benchTime, 10)

@@ -26,7 +26,8 @@ var (
 	words  = []string{"a", "b", "ab", "abc", "é", "x y", "指标", "a|b", "0"}
 	values = []float64{0, math.Copysign(0, -1), 1, -1, 128, 1 << 40, 1e300, 0.1, 5e-324, math.Inf(1), math.Inf(-1),
 		math.Float64frombits(0x7ff0000000000002), math.Float64frombits(0x7ff8000000000001),
-		math.Float64frombits(0xfff8000000abcdef), math.Float64frombits(histogramBits), math.Float64frombits(histogramBits + 1),
+		math.Float64frombits(0xfff8000000abcdef), math.Float64frombits(histogramBits),
+		math.Float64frombits(histogramBits + 1),
 		math.Float64frombits(histogramBits + 8), math.Float64frombits(histogramBits + 9)}
 )
 

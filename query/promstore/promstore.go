@@ -31,7 +31,8 @@ type Querier interface {
 
 	// LabelNames and LabelValues find the names of the labels that such series have, and the values of one, sorted.
 	LabelNames(ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher) ([]string, error)
-	LabelValues(ctx context.Context, name string, mint, maxt int64, limit int, matchers []*labels.Matcher) ([]string, error)
+	LabelValues(ctx context.Context, name string, mint, maxt int64, limit int, matchers []*labels.Matcher) ([]string,
+		error)
 }
 
 // Config is what a Queryable needs.

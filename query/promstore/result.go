@@ -118,7 +118,8 @@ func (r result) windowBytes(e extent) int64 {
 		return 0
 	}
 	samples := e.samples
-	if width := max(r.width, r.step); r.width > 0 && e.maxT-e.minT > 2*width { // where they are twice as many as on the average
+	// where they are twice as many as on the average
+	if width := max(r.width, r.step); r.width > 0 && e.maxT-e.minT > 2*width {
 		samples = int64(float64(samples) * 2 * float64(width) / float64(e.maxT-e.minT))
 	}
 	return samples * int64(windowBytes+e.histogram)

@@ -55,7 +55,8 @@ func TestEngine_PointsAreTakenFromTheAccount(t *testing.T) {
 			return q.Exec(withAccount(t, bytes)).Err
 		}
 		least := int64(series * c.points * 16)
-		if err := execute(least); c.points > 0 && (!errors.Is(err, budget.ErrTooLarge) || !strings.Contains(err.Error(), "--query.max-memory-bytes")) {
+		if err := execute(least); c.points > 0 && (!errors.Is(err, budget.ErrTooLarge) ||
+			!strings.Contains(err.Error(), "--query.max-memory-bytes")) {
 			t.Errorf("%s with a step of %v: within %d bytes, of which the points alone are: %v", c.text, c.step, least, err)
 		}
 		if err := execute(3*least + 4*page); err != nil {
@@ -80,7 +81,8 @@ func TestEngine_WindowsAreTakenFromTheAccount(t *testing.T) {
 	end := time.UnixMilli(engineStart + samples*100)
 	least := func(text string) (bytes int64) { // with which it is answered
 		for bytes = 256 << 10; ; bytes += 128 << 10 {
-			q, err := engine.NewRangeQuery(t.Context(), db, promql.NewPrometheusQueryOpts(false, 0), text, end, end.Add(time.Second), time.Second)
+			q, err := engine.NewRangeQuery(t.Context(), db, promql.NewPrometheusQueryOpts(false, 0), text, end,
+				end.Add(time.Second), time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}

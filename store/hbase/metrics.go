@@ -33,8 +33,9 @@ func newObserver(r prometheus.Registerer) (*observer, error) {
 		requestBytes:  counter("request_bytes_total", "Bytes of requests to HBase's servers, by method.", "method"),
 		responseBytes: counter("response_bytes_total", "Bytes of their answers, by method.", "method"),
 		calls:         seconds("request_duration_seconds", "Time of one request to one server, by method.", "method"),
-		retries:       counter("retries_total", "Requests that were repeated, by verb and by what the server said.", "verb", "reason"),
-		moved:         counter("regions_moved_total", "Regions found at another place than before, or new.", "table"),
+		retries: counter("retries_total", "Requests that were repeated, by verb and by what the server said.", "verb",
+			"reason"),
+		moved: counter("regions_moved_total", "Regions found at another place than before, or new.", "table"),
 	}
 	if r == nil {
 		return o, nil

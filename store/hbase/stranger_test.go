@@ -34,14 +34,16 @@ func TestStore_SaysWhatIsNoHBase(t *testing.T) {
 		config client.Config
 		want   string
 	}{
-		{"web server", client.Config{Masters: []string{web.Listener.Addr().String()}}, `not an HBase server: it says "HTTP/1.1 400`},
+		{"web server", client.Config{Masters: []string{web.Listener.Addr().String()}},
+			`not an HBase server: it says "HTTP/1.1 400`},
 		{"plain client of TLS", client.Config{Masters: []string{secure.Listener.Addr().String()}}, "want TLS"},
 		{"TLS client of plain", client.Config{
 			Masters: []string{web.Listener.Addr().String()}, TLS: &tls.Config{},
 		}, "the server does not speak TLS"},
 		{"mute alert", client.Config{Masters: []string{says(t, "\x15\x03\x01\x00\x02\x02\x46")}}, "it speaks TLS"},
 		{"nothing", client.Config{Masters: []string{says(t, "")}}, "it may be no HBase server"},
-		{"web server for ZooKeeper", client.Config{ZooKeeper: []string{says(t, "HTTP/1.1 400 Bad Request\r\n")}}, "not a ZooKeeper server"},
+		{"web server for ZooKeeper", client.Config{ZooKeeper: []string{says(t, "HTTP/1.1 400 Bad Request\r\n")}},
+			"not a ZooKeeper server"},
 		{"HBase for ZooKeeper", client.Config{
 			ZooKeeper: []string{says(t, "\x00\x00\x00\x19\x18\x08\xff\xff\xff\xff\x0f\x12\x10\x0a\x0eFatalException")},
 		}, "not a ZooKeeper server"},
@@ -61,7 +63,8 @@ func TestStore_SaysWhatIsNoHBase(t *testing.T) {
 			for _, err = range st.Scan(context.Background(), store.Scan{Table: "t"}) {
 				break
 			}
-			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), test.want) {
+			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrCorrupt) ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: got error %v, want %q", test.name, err, test.want)
 			}
 			addr := append(test.config.Masters, test.config.ZooKeeper...)[0]

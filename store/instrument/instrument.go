@@ -176,7 +176,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		rowsRead:     counter("rows_read_total", "Rows that gets and scans returned."),
 		rowsRejected: counter("rows_rejected_total", "Rows that the filter of a scan rejected in this process."),
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.errors, m.cellsWritten, m.cellsRead, m.rowsRead, m.rowsRejected} {
+	for _, c := range []prometheus.Collector{m.seconds, m.errors, m.cellsWritten, m.cellsRead, m.rowsRead,
+		m.rowsRejected} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			return nil, fmt.Errorf("register metrics of the store: %w", err)

@@ -135,7 +135,8 @@ func TestFault_StopsForGood(t *testing.T) {
 
 func TestFault_FailedLogLosesNothingAcknowledged(t *testing.T) {
 	fs := vfs.NewCrashableMem()
-	disk := newFailing(fs, ".log", syscall.EIO) // which does not see writes to logs that are used again, so the table must not fill up
+	// which does not see writes to logs that are used again, so the table must not fill up
+	disk := newFailing(fs, ".log", syscall.EIO)
 	s := open(t, pebble.Config{Dir: "db", FS: disk})
 	createData(t, s)
 	last := 0
@@ -243,7 +244,8 @@ func TestFault_OpenReportsEveryFailure(t *testing.T) {
 				fs := errorfs.Wrap(disk(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 					n := calls.Add(1) - 1
 					// What table files meet is tried again, until it succeeds.
-					if n == index || index >= 0 && n > index && strings.HasSuffix(name, "for ever") && !strings.HasSuffix(op.Path, ".sst") {
+					if n == index || index >= 0 && n > index && strings.HasSuffix(name, "for ever") &&
+						!strings.HasSuffix(op.Path, ".sst") {
 						return errorfs.ErrInjected
 					}
 					return nil

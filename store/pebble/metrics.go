@@ -103,7 +103,8 @@ func (c *treeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, n := range c.numbers {
 		ch <- n.desc
 	}
-	for _, d := range []*prometheus.Desc{c.levelFiles, c.levelBytes, c.fsync, c.failed, c.stalled, c.writable, c.corruptions} {
+	for _, d := range []*prometheus.Desc{c.levelFiles, c.levelBytes, c.fsync, c.failed, c.stalled, c.writable,
+		c.corruptions} {
 		ch <- d
 	}
 }

@@ -14,10 +14,11 @@ import (
 const (
 	defaultCacheBytes    = 256 << 20
 	defaultMemTableBytes = 32 << 20
-	memTables            = 4         // of a tree, at most
-	blockBytes           = 32 << 10  // of cells in one block; a packed hour row of a series at 15 s is some 400 bytes of it
-	indexBlockBytes      = 256 << 10 // of block addresses
-	filterBitsPerRow     = 10        // 1 in 100 of the rows that are not there costs a read
+	memTables            = 4 // of a tree, at most
+	// of cells in one block; a packed hour row of a series at 15 s is some 400 bytes of it
+	blockBytes       = 32 << 10
+	indexBlockBytes  = 256 << 10 // of block addresses
+	filterBitsPerRow = 10        // 1 in 100 of the rows that are not there costs a read
 
 	logMemTableBytes = 8 << 20   // at most, of the log tables' tree, which has as many
 	logFileParts     = 4         // files of this part of a table in memory, so that a cell that stays keeps little else

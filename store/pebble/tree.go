@@ -51,7 +51,8 @@ func openTree(name, dir string, opts *lsm.Options, h *health, lazy *lazyFS) (t *
 		if t.db, err = openDB(dir, opts); err != nil && lazy != nil {
 			var place string
 			if place, err = cutLog(opts.FS, dir, err); err == nil {
-				h.log.Warn("cut a log off behind what a crash of the machine left whole; what was written without syncs just before is lost",
+				h.log.Warn(
+					"cut a log off behind what a crash of the machine left whole; what was written without syncs just before is lost",
 					"log", place)
 				t.db, err = openDB(dir, opts)
 			}

@@ -56,7 +56,8 @@ func (s *Store) lookForRoom(low *bool) {
 	}
 	var why error
 	if disk.AvailBytes < reserve {
-		why = fmt.Errorf("%w: the disk is nearly full: %d MiB of %d MiB are free, and %d MiB are kept for what is stored already",
+		why = fmt.Errorf(
+			"%w: the disk is nearly full: %d MiB of %d MiB are free, and %d MiB are kept for what is stored already",
 			store.ErrUnavailable, disk.AvailBytes>>20, disk.TotalBytes>>20, reserve>>20)
 	}
 	switch was := *low; {

@@ -173,7 +173,8 @@ func atomicCases() []testCase {
 			for i, c := range []struct {
 				qualifier, expect string
 				want              bool
-			}{{"q", "1", false}, {"absent", "1", false}, {"q", "2", true}, {"q", "2", false}, {"q", "1", false}, {"other", "1", true}} {
+			}{{"q", "1", false}, {"absent", "1", false}, {"q", "2", true}, {"q", "2", false}, {"q", "1", false},
+				{"other", "1", true}} {
 				if got := f.remove("r", c.qualifier, []byte(c.expect)); got != c.want {
 					f.Errorf("%d: the removal of %s where it is %q = %t, want %t", i, c.qualifier, c.expect, got, c.want)
 				}

@@ -142,7 +142,10 @@ func (p *Process) launch() error {
 	if err != nil {
 		return err
 	}
-	err = child.Until(p.t.Context(), patience, func(ctx context.Context) error { return ready(ctx, r, p.URL()+"/-/ready") })
+	err = child.Until(p.t.Context(), patience, func(ctx context.Context) error {
+		return ready(ctx, r, p.URL()+
+			"/-/ready")
+	})
 	if err != nil {
 		r.Kill()
 		return err

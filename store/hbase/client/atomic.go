@@ -164,7 +164,8 @@ func (c *Client) checkAndPut(ctx context.Context, check *Check) (done bool, err 
 		condition.Comparator = wire.Binary(check.Expect)
 	}
 	request := wire.MutateRequest{Mutation: wire.Mutation{Type: wire.Put, Cells: 1}, Condition: &condition}
-	block := wire.AppendCell(nil, check.Row, check.Family, check.Qualifier, wire.LatestTimestamp, wire.CellPut, check.Value)
+	block := wire.AppendCell(nil, check.Row, check.Family, check.Qualifier, wire.LatestTimestamp, wire.CellPut,
+		check.Value)
 	a := c.change("check and put", check.Table, check.Row)
 	for {
 		err := c.onceOnRow(ctx, a, func(ctx context.Context, region *Region, conn *rpc.Conn) error {

@@ -17,7 +17,8 @@ import (
 // cell is read again, also after an answer that was lost. The cell must not be written again once it is removed.
 func (c *Client) checkAndDelete(ctx context.Context, check *Check) (removed bool, err error) {
 	condition := wire.Condition{
-		Row: check.Row, Family: check.Family, Qualifier: check.Qualifier, Op: wire.Equal, Comparator: wire.Binary(check.Expect),
+		Row: check.Row, Family: check.Family, Qualifier: check.Qualifier, Op: wire.Equal,
+		Comparator: wire.Binary(check.Expect),
 	}
 	request := wire.MutateRequest{Mutation: wire.Mutation{Type: wire.Delete, Cells: 1}, Condition: &condition}
 	a := c.change("check and delete", check.Table, check.Row)

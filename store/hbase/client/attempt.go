@@ -133,7 +133,8 @@ func (c *Client) onceOnRow(ctx context.Context, a *attempt, call rowCall) error 
 }
 
 // inTurn makes one attempt of a large request to a region, of which only so many are under way at once.
-func (c *Client) inTurn(ctx context.Context, region *Region, request *rpc.Request, kind *traffic) (*rpc.Response, error) {
+func (c *Client) inTurn(ctx context.Context, region *Region, request *rpc.Request, kind *traffic) (*rpc.Response,
+	error) {
 	request.Deadline = time.Now().Add(c.cfg.RPCTimeout)
 	leave, err := kind.regions.acquireBy(ctx, string(region.Name), request.Deadline)
 	if err != nil {

@@ -388,7 +388,8 @@ func TestGet_RepeatsWhatFailed(t *testing.T) {
 
 func TestIncrement_GivesNoNumberTwice(t *testing.T) {
 	for name, ft := range map[string]fault{
-		"answer lost": {lose: true}, "answer never comes": {hang: true}, "region moves": {exception: "NotServingRegionException"},
+		"answer lost": {lose: true}, "answer never comes": {hang: true},
+		"region moves": {exception: "NotServingRegionException"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, c := startFake(t, 1, func(cfg *client.Config) { cfg.RPCTimeout = 100 * time.Millisecond })

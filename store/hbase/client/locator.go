@@ -265,7 +265,8 @@ func (l *locator) load(ctx context.Context, name string, w *want) (found []*Regi
 		from = wire.MetaBefore(table, w.row)
 	}
 	// The region whose start is the last one up to the row, and then all from there on, in one view.
-	err = l.scanMeta(ctx, &wire.Scan{Start: from, Stop: last, StopInclusive: true, Reversed: true, Columns: metaColumns()}, 1,
+	err = l.scanMeta(ctx, &wire.Scan{Start: from, Stop: last, StopInclusive: true, Reversed: true, Columns: metaColumns()},
+		1,
 		func(row metaRow) error {
 			info, err := wire.ParseStoredRegionInfo(row[wire.MetaRegionInfo])
 			start = info.Name()

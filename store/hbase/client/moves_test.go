@@ -166,7 +166,8 @@ func TestScan_SeesAllRowsOfARegionThatIsReopenedAndCompacted(t *testing.T) {
 		write(name, "old")
 		n, anew := 0, 0
 		// Each response is cut within a row.
-		for row, err := range c.Scan(t.Context(), client.Scan{Table: name, Reversed: reversed, Rows: 10, ResponseBytes: 500}) {
+		for row, err := range c.Scan(t.Context(), client.Scan{Table: name, Reversed: reversed, Rows: 10,
+			ResponseBytes: 500}) {
 			if err != nil {
 				t.Fatal(err)
 			}

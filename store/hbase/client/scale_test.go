@@ -150,7 +150,8 @@ func TestLookup_UnreadableRowStopsNoNeighbour(t *testing.T) {
 		for _, err := range c.Get(t.Context(), client.Get{Table: "t", Rows: [][]byte{[]byte(row)}}) {
 			failed = err
 		}
-		if damaged := row == "c"; (failed != nil) != damaged || damaged && !strings.Contains(failed.Error(), `hbase:meta: row "t,c,`) {
+		if damaged := row == "c"; (failed != nil) != damaged || damaged &&
+			!strings.Contains(failed.Error(), `hbase:meta: row "t,c,`) {
 			t.Errorf("row %s: got error %v", row, failed)
 		}
 	}

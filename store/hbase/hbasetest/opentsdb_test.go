@@ -50,7 +50,8 @@ func TestOpenTSDB_AnswersWhatItStored(t *testing.T) {
 	if out, err := tsd.Tool("UidManager", "assign", "metrics", "mem"); err != nil || !strings.Contains(out, "mem") {
 		t.Errorf("UidManager assign: got %q, %v, want a line about mem", out, err)
 	}
-	if out, err := tsd.Tool("Fsck", "--full-scan", "--threads=1"); err != nil || !strings.Contains(out, "Total Errors: 0\n") {
+	if out, err := tsd.Tool("Fsck", "--full-scan", "--threads=1"); err != nil ||
+		!strings.Contains(out, "Total Errors: 0\n") {
 		t.Errorf("Fsck of a good table: got %q, %v", out, err)
 	}
 	if out, err := tsd.Tool("Fsck", "--no-such-option"); err == nil {

@@ -239,7 +239,8 @@ func (r *real) multiFailures() {
 	}
 	get := wire.AppendGetRequest(nil, r.region("i"), []byte("e1"), nil)
 	r.wantException(wire.MethodGet, get, "WrongRegionException")
-	r.wantException(wire.MethodGet, wire.AppendGetRequest(nil, gone.Name(), []byte("e1"), nil), "NotServingRegionException")
+	r.wantException(wire.MethodGet, wire.AppendGetRequest(nil, gone.Name(), []byte("e1"), nil),
+		"NotServingRegionException")
 }
 
 func (r *real) compression() {
