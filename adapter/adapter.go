@@ -48,7 +48,8 @@ type WriteLimits struct {
 	MaxBodyBytes int
 	// MaxInFlightBytes bounds the memory of all requests together, with their connections, and that of the bodies of reads
 	// and queries; more is 503, to be sent again. Those of one client have three times what is free at most. A request
-	// that is alone is always let in. Default 256 MiB.
+	// that is alone has three times MaxBodyBytes at least; one that would take more than it gets alone is 413. Default
+	// 256 MiB.
 	MaxInFlightBytes int
 	// LeastTime is how long 16 KiB of the body of any request may take to come. Default 15 seconds.
 	LeastTime time.Duration
@@ -150,7 +151,8 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{config: c, mux: http.NewServeMux(), reads: fair.NewPlaces(c.Read.MaxConcurrent)}
 	h.told.Interval = tellEvery
-	h.inFlight.max, h.inFlight.held = int64(c.Write.MaxInFlightBytes), make(map[string]int64)
+	h.inFlight.max, h.inFlight.least = int64(c.Write.MaxInFlightBytes), 3*int64(c.Write.MaxBodyBytes)
+	h.inFlight.held = make(map[string]int64)
 	h.blocks.New = func() any { return new([]byte) }
 	h.writes.New = func() any {
 		b := &writeBuffers{decoder: wire.Decoder{MaxBytes: 4 * c.Write.MaxBodyBytes}}

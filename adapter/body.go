@@ -45,8 +45,13 @@ func (b bodyReader) take(n int) *reply {
 	return b.overloaded()
 }
 
-// overloaded is the answer where there is no memory left.
+// overloaded is the answer where there is no memory left, or was asked for more than there ever is for one request.
 func (b bodyReader) overloaded() *reply {
+	if b.lease.never() {
+		return &reply{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf(
+			"the request takes more memory than one may have, three quarters of the %d bytes that %s allows: "+
+				"send fewer samples at a time, or allow more", b.lease.budget.max, flagMaxInFlightBytes)}
+	}
 	return &reply{code: http.StatusServiceUnavailable, retryAfter: retryOverload, text: fmt.Sprintf(
 		"overloaded: the requests under way hold %d bytes, %s allows %d, and a client three times what is free: send again, or allow more",
 		b.lease.budget.bytes(), flagMaxInFlightBytes, b.lease.budget.max)}

@@ -10,7 +10,8 @@ import (
 // A bodyBudget bounds bytes that the bodies of many requests hold together, and how many of them those of one client
 // hold, see fair.
 type bodyBudget struct {
-	max int64
+	max   int64
+	least int64 // what one request may have, whatever max is
 
 	mu   sync.Mutex // guards what follows
 	used int64
@@ -34,20 +35,27 @@ type lease struct {
 	budget *bodyBudget
 	client string
 	held   int64
+	asked  int64 // what it would hold with what it was refused last
 }
 
 // take adds n bytes to the lease and reports whether the budget had them for its client. A lease that is the only one
-// gets whatever it asks for, so that a request larger than the budget is not sent away again and again.
+// gets least at least, so that no request which a budget is too small for is sent away again and again.
 func (l *lease) take(n int) bool {
 	b := l.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > 0 && b.used > l.held && !fair.Share(b.held[l.client]+int64(n), b.max-b.used-int64(n)) {
+	asked, alone := l.held+int64(n), b.used == l.held
+	fits := fair.Share(b.held[l.client]+int64(n), b.max-b.used-int64(n)) || alone && asked <= b.least
+	if n > 0 && !fits {
+		l.asked = asked
 		return false
 	}
 	l.add(int64(n))
 	return true
 }
+
+// never says whether what the lease was refused last is more than it would get alone.
+func (l *lease) never() bool { return l.asked > max(l.budget.least, l.budget.max*3/4) } // see fair.Share
 
 // release gives back all that was taken.
 func (l *lease) release() {

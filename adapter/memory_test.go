@@ -1,7 +1,9 @@
 package adapter_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/adapter"
@@ -138,5 +141,19 @@ func TestAccount_IsClosedHoweverTheRequestEnds(t *testing.T) {
 		if held := memory.Held(); held != 0 {
 			t.Errorf("%s: %d bytes are held afterwards", name, held)
 		}
+	}
+}
+
+// A request that takes more memory than it could ever have is refused for good, and leaves memory to others meanwhile.
+func TestWrite_NoRequestTakesMoreThanItsPart(t *testing.T) {
+	s := newServer(t, func(c *adapter.Config) { c.Write.MaxBodyBytes, c.Write.MaxInFlightBytes = 1<<20, 2<<20 })
+	samples := bytes.Repeat([]byte{0x12, 0}, 200_000) // of one series, each 2 bytes here, and 16 when it is taken apart
+	empty := snappy.Encode(nil, append(binary.AppendUvarint([]byte{0x0a}, uint64(len(samples))), samples...))
+	code, _, text := s.post(t, "/api/v1/write", empty)
+	if code != http.StatusRequestEntityTooLarge || !strings.Contains(text, "--write.max-in-flight-bytes") {
+		t.Errorf("got %d %q, want 413 that names the limit", code, text)
+	}
+	if held := s.metric(t, "promtsd_write_in_flight_bytes"); held != 0 {
+		t.Errorf("%v bytes are held in the end", held)
 	}
 }
