@@ -178,7 +178,7 @@ func (h *Handler) Close() error { return h.engine.Close() }
 func (h *Handler) newAPI(known features.Collector) *v1.API {
 	nobody := absent{}
 	return v1.NewAPI(
-		boundedEngine{promstore.Engine{QueryEngine: h.engine}, h.gate, h.config.MaxSubquerySteps, h.config.Timeout},
+		boundedEngine{promstore.Engine{QueryEngine: h.engine}, h.gate, h.config.MaxSubquerySteps},
 		notingQueryable{h.config.Queryable},
 		nil, nil, // appenders: remote write and OTLP are served elsewhere
 		notingExemplars{h.config.Exemplars},

@@ -23,7 +23,6 @@ type boundedEngine struct {
 	promql.QueryEngine
 	gate     gate
 	maxSteps int
-	timeout  time.Duration // the engine's
 }
 
 const (
@@ -99,8 +98,6 @@ type boundedQuery struct {
 }
 
 func (q *boundedQuery) Exec(ctx context.Context) *promql.Result {
-	ctx, cancel := context.WithTimeout(ctx, q.engine.timeout) // of all tries
-	defer cancel()
 	account := budget.From(ctx)
 	result := q.try(ctx, account)
 	if !errors.Is(result.Err, errBeginAgain) {
