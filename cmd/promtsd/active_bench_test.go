@@ -167,7 +167,7 @@ func (a *activeRun) browse(ctx context.Context) {
 			separator = "&"
 		}
 		a.ask(ctx, path, fmt.Sprintf("%s%sstart=%d", path, separator, since))
-		sleep(ctx, 2*time.Second)
+		pause(ctx, 2*time.Second)
 	}
 }
 
@@ -185,7 +185,7 @@ func (a *activeRun) look(ctx context.Context) {
 		}
 	}
 	for next := time.Now(); ctx.Err() == nil; next = next.Add(30 * time.Second) {
-		sleep(ctx, time.Until(next))
+		pause(ctx, time.Until(next))
 		began, turns := time.Now(), make(chan struct{}, activeRequests)
 		var all sync.WaitGroup
 		for _, expr := range panels {
@@ -255,12 +255,4 @@ func (a *activeRun) report() {
 		float64(use["log"])/samples,
 		float64(use["data"])/samples, float64(use["other"])/samples, err)
 	a.b.ReportMetric(0, "ns/op")
-}
-
-// sleep waits for d, or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

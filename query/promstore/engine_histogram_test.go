@@ -1,13 +1,11 @@
 package promstore_test
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
@@ -19,13 +17,7 @@ func TestEngine_ReadsOfHistogramsWhatItLooksAt(t *testing.T) {
 	db := newDatabase(t, stores["memory"](t))
 	defer db.Close()
 	const series, days = 3, 29
-	for n := range series {
-		var samples []sample
-		for i := range int64(days * 24 * 12) {
-			samples = append(samples, sample{engineStart + i*5*60_000, math.Float64frombits(histogramBits + uint64(i%17)*2)})
-		}
-		write(t, db, labels.FromStrings("__name__", "h", "n", fmt.Sprint(n)), samples...)
-	}
+	writeDays(t, db, "h", series, days, func(i int64) float64 { return math.Float64frombits(histogramBits + uint64(i%17)*2) })
 	plain := newEngine(t)
 	for _, text := range []string{"h", "sum(h)", "sum(rate(h[10m]))", "histogram_count(increase(h[20m] offset 10m))"} {
 		registry := prometheus.NewRegistry()

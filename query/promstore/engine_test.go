@@ -272,18 +272,24 @@ func TestEngine_MeetsHistogramsLate(t *testing.T) {
 	}
 }
 
+// writeDays writes some series of a metric, each with a sample every five minutes of some days from engineStart on.
+func writeDays(t *testing.T, db *database, metric string, series, days int, value func(i int64) float64) {
+	t.Helper()
+	for n := range series {
+		var samples []sample
+		for i := range int64(days * 24 * 12) {
+			samples = append(samples, sample{engineStart + i*5*60_000, value(i)})
+		}
+		write(t, db, labels.FromStrings("__name__", metric, "n", fmt.Sprint(n)), samples...)
+	}
+}
+
 // What a query reads grows with its steps, not with its range.
 func TestEngine_ReadsWhatItLooksAt(t *testing.T) {
 	db := newDatabase(t, stores["memory"](t))
 	defer db.Close()
 	const series, days = 3, 29
-	for n := range series {
-		var samples []sample
-		for i := range int64(days * 24 * 12) {
-			samples = append(samples, sample{engineStart + i*5*60_000, float64(i)})
-		}
-		write(t, db, labels.FromStrings("__name__", "m_total", "n", fmt.Sprint(n)), samples...)
-	}
+	writeDays(t, db, "m_total", series, days, func(i int64) float64 { return float64(i) })
 	plain := newEngine(t)
 	for _, c := range []struct {
 		text  string

@@ -18,9 +18,9 @@ import (
 const (
 	// pointBytes is what a point takes, as an operand and in what is made of it.
 	pointBytes = 2 * 16
-	// windowBytes is what a sample takes while a function looks at it: in a ring that doubles, and among those of its
+	// windowSampleBytes is what a sample takes while a function looks at it: in a ring that doubles, and among those of its
 	// window, which some functions copy.
-	windowBytes = 112
+	windowSampleBytes = 112
 	// lineBytes is what a series takes besides its points and labels, likewise.
 	lineBytes = 400
 )
@@ -122,7 +122,7 @@ func (r result) windowBytes(e extent) int64 {
 	if width := max(r.width, r.step); r.width > 0 && e.maxT-e.minT > 2*width {
 		samples = int64(float64(samples) * 2 * float64(width) / float64(e.maxT-e.minT))
 	}
-	return samples * int64(windowBytes+e.histogram)
+	return samples * int64(windowSampleBytes+e.histogram)
 }
 
 // extent says of samples how many they are, and how large.
