@@ -21,7 +21,7 @@ import (
 
 	"github.com/promtsd/promtsd/adapter/fair"
 	"github.com/promtsd/promtsd/adapter/wire"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/budget"
 )
@@ -31,7 +31,7 @@ type Appender interface {
 	// Append makes the samples of req durable and readable, and what comes beside them. What can never be stored is in the
 	// result. An error means that the whole request should be sent again, which is harmless; the result then counts what
 	// is known to be stored. Nothing of req is kept after the return.
-	Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error)
+	Append(ctx context.Context, req *request.Write) (request.Result, error)
 }
 
 // Querier finds series. It may be called by many goroutines at once.
@@ -76,7 +76,7 @@ type ReadLimits struct {
 type Config struct {
 	Appender   Appender              // required
 	Querier    Querier               // required
-	NewFinder  func() mapping.Finder // makes finders that the Appender makes use of; nil: it needs none
+	NewFinder  func() request.Finder // makes finders that the Appender makes use of; nil: it needs none
 	Write      WriteLimits
 	Read       ReadLimits
 	Memory     *budget.Budget        // of all reads together; nil: without bound
@@ -237,7 +237,7 @@ func (h *Handler) Account(next http.Handler) http.Handler {
 			return
 		}
 		answer := h.paceAnswer(w)
-		ctx := mapping.WithSender(budget.NewContext(r.Context(), account), fair.Client(r.RemoteAddr))
+		ctx := request.WithSender(budget.NewContext(r.Context(), account), fair.Client(r.RemoteAddr))
 		next.ServeHTTP(answer, r.WithContext(ctx))
 		answer.end()
 	})

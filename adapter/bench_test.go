@@ -16,14 +16,14 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
 	"github.com/promtsd/promtsd/adapter"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // discardAppender stores nothing.
 type discardAppender struct{}
 
-func (discardAppender) Append(_ context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
-	return mapping.WriteResult{Written: len(req.Samples)}, nil
+func (discardAppender) Append(_ context.Context, req *request.Write) (request.Result, error) {
+	return request.Result{Written: len(req.Samples)}, nil
 }
 
 func benchmarkHandler(b *testing.B, series ...fakeSeries) http.Handler {

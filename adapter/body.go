@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/promtsd/promtsd/adapter/wire"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // checkEncoding answers a request whose body is not compressed as the protocols say. Senders may leave the header out.
@@ -165,6 +165,6 @@ func (h *Handler) buffer(
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(content))
-		next.ServeHTTP(w, r.WithContext(mapping.WithSender(r.Context(), held.client)))
+		next.ServeHTTP(w, r.WithContext(request.WithSender(r.Context(), held.client)))
 	})
 }

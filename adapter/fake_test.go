@@ -24,6 +24,7 @@ import (
 
 	"github.com/promtsd/promtsd/adapter"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query"
 )
 
@@ -31,16 +32,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeAppender keeps what it gets as text. Before it does, it asks before, which may be nil.
 type fakeAppender struct {
-	before func(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error)
+	before func(ctx context.Context, req *request.Write) (request.Result, error)
 
 	mu  sync.Mutex // guards got
 	got []string
 }
 
-func (a *fakeAppender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
-	result := mapping.WriteResult{
+func (a *fakeAppender) Append(ctx context.Context, req *request.Write) (request.Result, error) {
+	result := request.Result{
 		Written: len(req.Samples), Histograms: len(req.Histograms),
-		Exemplars: mapping.ExemplarResult{Written: len(req.Exemplars)},
+		Exemplars: request.ExemplarResult{Written: len(req.Exemplars)},
 	}
 	if a.before != nil {
 		var err error
@@ -52,7 +53,7 @@ func (a *fakeAppender) Append(ctx context.Context, req *mapping.WriteRequest) (m
 	defer a.mu.Unlock()
 	for i, s := range req.Series {
 		var b strings.Builder
-		if err := mapping.ParseLabels(req.LabelsOf(i), func(name, value []byte) error {
+		if err := request.ParseLabels(req.LabelsOf(i), func(name, value []byte) error {
 			fmt.Fprintf(&b, "%s=%s ", name, value)
 			return nil
 		}); err != nil {

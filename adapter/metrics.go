@@ -4,12 +4,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtsd/promtsd/adapter/fair"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // metrics of the handlers. The labels are bounded: version is 1.0, 2.0 or unknown; form is samples, streamed_xor_chunks
 // or unknown; code is an HTTP status, or canceled (the client went away) or aborted (an answer broke off); reason is a
-// mapping.Reason.
+// request.Reason.
 type metrics struct {
 	writeRequests   *prometheus.CounterVec
 	writeDuration   *prometheus.HistogramVec
@@ -82,7 +82,7 @@ func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads *fair.Pla
 		readBytes:   counter("read_sent_bytes_total", "Bytes of answers to remote reads."),
 	}
 	all = append(all, m.readWaiting)
-	for _, reason := range mapping.SampleReasons { // a rate needs a 0 before the first
+	for _, reason := range request.SampleReasons { // a rate needs a 0 before the first
 		m.writeRefused.WithLabelValues(string(reason))
 	}
 	gauge("write_in_flight_bytes", "Memory held by the requests under way, remote writes above all.",

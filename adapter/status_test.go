@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -35,8 +36,8 @@ func TestWrite_AnswersEachClassOfError(t *testing.T) {
 		{errors.New("something new"), http.StatusInternalServerError},
 	} {
 		s := newServer(t, nil)
-		s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-			return mapping.WriteResult{}, fmt.Errorf("write journal entry: %w", c.err)
+		s.appender.before = func(context.Context, *request.Write) (request.Result, error) {
+			return request.Result{}, fmt.Errorf("write journal entry: %w", c.err)
 		}
 		code, header, text := s.post(t, "/api/v1/write", block(t, marshaler(oneV1())), "Content-Type", typeV1)
 		if code != c.want || !strings.Contains(text, c.err.Error()) {

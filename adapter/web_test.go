@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtsd/promtsd/adapter"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 func TestPages(t *testing.T) {
@@ -61,10 +61,10 @@ func TestPages(t *testing.T) {
 func TestDrain_RefusesNewRequestsAndFinishesOld(t *testing.T) {
 	s := newServer(t, nil)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+	s.appender.before = func(context.Context, *request.Write) (request.Result, error) {
 		close(entered)
 		<-leave
-		return mapping.WriteResult{Written: 1}, nil
+		return request.Result{Written: 1}, nil
 	}
 	body := block(t, oneV1())
 	var old int

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/promtsd/promtsd/adapter/wire"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // The versions of remote write, as the metrics name them.
@@ -26,7 +26,7 @@ const (
 type writeBuffers struct {
 	content []byte
 	decoder wire.Decoder
-	request mapping.WriteRequest
+	request request.Write
 }
 
 func (b *writeBuffers) memory() int { return cap(b.content) + wire.Memory(&b.request) }
@@ -48,7 +48,7 @@ func (h *Handler) serveWrite(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.Atoi(r.Header.Get("Retry-Attempt")); err == nil && n > 0 {
 		h.metrics.writeRetries.Inc()
 	}
-	version, result := versionUnknown, mapping.WriteResult{}
+	version, result := versionUnknown, request.Result{}
 	answer := h.admit(w, r)
 	if answer == nil {
 		version, answer = writeVersion(r.Header.Get("Content-Type"))
@@ -93,10 +93,10 @@ func writeVersion(contentType string) (string, *reply) {
 }
 
 // write reads, decodes and stores the body.
-func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResult, answer *reply) {
+func (h *Handler) write(r *http.Request, version string) (none request.Result, answer *reply) {
 	held := h.inFlight.lease(r)
 	defer held.release()
-	ctx := mapping.WithSender(r.Context(), held.client)
+	ctx := request.WithSender(r.Context(), held.client)
 
 	body := bodyReader{limit: h.config.Write.MaxBodyBytes, flag: flagMaxBodyBytes, lease: held}
 	block := h.blocks.Get().(*[]byte)
@@ -111,13 +111,13 @@ func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResu
 		return none, answer
 	}
 
-	request := &buffers.request
-	decode, form := buffers.decoder.DecodeV1, wire.FormV1
+	req := &buffers.request
+	decode, encoding := buffers.decoder.DecodeV1, wire.EncodingV1
 	if version == version2 {
-		decode, form = buffers.decoder.DecodeV2, wire.FormV2
+		decode, encoding = buffers.decoder.DecodeV2, wire.EncodingV2
 	}
 	buffers.decoder.Take = held.take
-	counts, err := decode(buffers.content, request)
+	counts, err := decode(buffers.content, req)
 	buffers.decoder.Take = nil
 	if errors.Is(err, wire.ErrNoMemory) {
 		return none, body.overloaded()
@@ -129,18 +129,18 @@ func (h *Handler) write(r *http.Request, version string) (none mapping.WriteResu
 		refused := badRequest(err.Error())
 		return none, &refused
 	}
-	request.Form, request.Body = form, *block
-	return h.append(ctx, request, version, counts)
+	req.Encoding, req.Body = encoding, *block
+	return h.append(ctx, req, version, counts)
 }
 
 // append stores what was decoded and judges the outcome.
 func (h *Handler) append(
-	ctx context.Context, request *mapping.WriteRequest, version string, counts wire.Counts,
-) (result mapping.WriteResult, answer *reply) {
-	if len(request.Series)+len(request.Metadata) > 0 {
-		request.NeedMetricName = true
+	ctx context.Context, req *request.Write, version string, counts wire.Counts,
+) (result request.Result, answer *reply) {
+	if len(req.Series)+len(req.Metadata) > 0 {
+		req.NeedMetricName = true
 		var err error
-		if result, err = h.config.Appender.Append(ctx, request); err != nil {
+		if result, err = h.config.Appender.Append(ctx, req); err != nil {
 			failed := replyToWrite(ctx, err)
 			return result, &failed
 		}
@@ -168,14 +168,14 @@ func (h *Handler) append(
 type refusal struct {
 	written   int // samples and histograms
 	malformed int // time series and exemplars
-	reasons   map[mapping.Reason]int
-	exemplars map[mapping.Reason]int // exemplars that were refused
+	reasons   map[request.Reason]int
+	exemplars map[request.Reason]int // exemplars that were refused
 	examples  []error
 }
 
-func (r *refusal) add(result mapping.WriteResult) {
+func (r *refusal) add(result request.Result) {
 	if len(result.Refused) > 0 && r.reasons == nil {
-		r.reasons = make(map[mapping.Reason]int)
+		r.reasons = make(map[request.Reason]int)
 	}
 	for reason, n := range result.Refused {
 		r.reasons[reason] += n
@@ -183,7 +183,7 @@ func (r *refusal) add(result mapping.WriteResult) {
 	r.examples = append(r.examples, result.Examples...)
 }
 
-func (r *refusal) addExemplars(result mapping.ExemplarResult) {
+func (r *refusal) addExemplars(result request.ExemplarResult) {
 	if r.exemplars = result.Refused; r.exemplars != nil {
 		r.examples = append(r.examples, result.Example)
 	}
@@ -221,7 +221,7 @@ func (r *refusal) text() string {
 }
 
 // formatReasons says how many of something there are, and for which reasons.
-func formatReasons(what string, reasons map[mapping.Reason]int) string {
+func formatReasons(what string, reasons map[request.Reason]int) string {
 	total := 0
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {

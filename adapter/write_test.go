@@ -20,6 +20,7 @@ import (
 
 	"github.com/promtsd/promtsd/adapter"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -77,23 +78,23 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 	exemplar := []writev2.Exemplar{{Value: 1, Timestamp: 2000}}
 	metadata := writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: 5}
 	other := []uint32{1, 5}
-	refuse := func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-		result := mapping.WriteResult{Written: 7}
-		result.Refuse(mapping.ReasonTimestamp, 2, errors.New("series up: sample at 99 is too far in the future"))
-		result.Refuse(mapping.ReasonInvalidLabels, 1, errors.New("series without a name"))
+	refuse := func(context.Context, *request.Write) (request.Result, error) {
+		result := request.Result{Written: 7}
+		result.Refuse(request.ReasonTimestamp, 2, errors.New("series up: sample at 99 is too far in the future"))
+		result.Refuse(request.ReasonInvalidLabels, 1, errors.New("series without a name"))
 		return result, nil
 	}
-	refuseExemplars := func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-		result := mapping.WriteResult{Written: 1}
+	refuseExemplars := func(context.Context, *request.Write) (request.Result, error) {
+		result := request.Result{Written: 1}
 		result.Exemplars.Written = 2
-		result.Exemplars.Refuse(mapping.ReasonExemplarLabels, errors.New("series up: too long"))
-		result.Exemplars.Refuse(mapping.ReasonSeriesRefused, errors.New("its series is refused"))
-		result.Exemplars.Refuse(mapping.ReasonSeriesRefused, errors.New("its series is refused"))
+		result.Exemplars.Refuse(request.ReasonExemplarLabels, errors.New("series up: too long"))
+		result.Exemplars.Refuse(request.ReasonSeriesRefused, errors.New("its series is refused"))
+		result.Exemplars.Refuse(request.ReasonSeriesRefused, errors.New("its series is refused"))
 		return result, nil
 	}
-	fail := func(err error) func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-		return func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-			return mapping.WriteResult{Written: 1}, err
+	fail := func(err error) func(context.Context, *request.Write) (request.Result, error) {
+		return func(context.Context, *request.Write) (request.Result, error) {
+			return request.Result{Written: 1}, err
 		}
 	}
 	withHistogram := up(prompb.Sample{Timestamp: 1000, Value: 1})
@@ -102,7 +103,7 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 		name    string
 		v1      *prompb.WriteRequest
 		v2      *writev2.Request
-		append  func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error)
+		append  func(context.Context, *request.Write) (request.Result, error)
 		want    int
 		headers string
 		text    []string // the first is how the text begins
@@ -183,10 +184,10 @@ func TestWrite_AnswersByWhatBecameOfTheRequest(t *testing.T) {
 
 func TestWrite_RefusalTextIsCutToWhatSendersLog(t *testing.T) {
 	s := newServer(t, nil)
-	s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-		var result mapping.WriteResult
+	s.appender.before = func(context.Context, *request.Write) (request.Result, error) {
+		var result request.Result
 		for range 20 {
-			result.Refuse(mapping.ReasonLabelLimit, 1, errors.New(strings.Repeat("ü", 2000)+"--flag"))
+			result.Refuse(request.ReasonLabelLimit, 1, errors.New(strings.Repeat("ü", 2000)+"--flag"))
 		}
 		return result, nil
 	}
@@ -221,8 +222,8 @@ func TestWrite_PrometheusClient(t *testing.T) {
 			if n := s.metric(t, "promtsd_write_retried_requests_total"); n != 1 {
 				t.Errorf("got %v retried requests, want 1", n)
 			}
-			s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-				return mapping.WriteResult{}, store.ErrUnavailable
+			s.appender.before = func(context.Context, *request.Write) (request.Result, error) {
+				return request.Result{}, store.ErrUnavailable
 			}
 			_, err = client.Store(t.Context(), c.body, 0)
 			if recoverable := new(remote.RecoverableError); !errors.As(err, recoverable) {
@@ -235,10 +236,10 @@ func TestWrite_PrometheusClient(t *testing.T) {
 func TestWrite_BytesInFlightAreBounded(t *testing.T) {
 	s := newServer(t, func(c *adapter.Config) { c.Write.MaxInFlightBytes = 100 })
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s.appender.before = func(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
+	s.appender.before = func(context.Context, *request.Write) (request.Result, error) {
 		entered <- struct{}{}
 		<-leave
-		return mapping.WriteResult{Written: 1}, nil
+		return request.Result{Written: 1}, nil
 	}
 	body := block(t, oneV1())
 	var first int
@@ -263,11 +264,11 @@ func TestWrite_BytesInFlightAreBounded(t *testing.T) {
 func TestWrite_CanceledIsNoServerError(t *testing.T) {
 	s := newServer(t, nil)
 	entered, left := make(chan struct{}), make(chan struct{})
-	s.appender.before = func(ctx context.Context, _ *mapping.WriteRequest) (mapping.WriteResult, error) {
+	s.appender.before = func(ctx context.Context, _ *request.Write) (request.Result, error) {
 		close(entered)
 		<-ctx.Done()
 		defer close(left)
-		return mapping.WriteResult{}, ctx.Err()
+		return request.Result{}, ctx.Err()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

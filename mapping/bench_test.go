@@ -141,22 +141,6 @@ func BenchmarkAppendRowKey(b *testing.B) {
 	})
 }
 
-func BenchmarkParseLabels(b *testing.B) {
-	var labels []byte
-	for _, name := range []string{"__name__", "instance", "job", "namespace", "pod", "container", "le", "code"} {
-		labels = mapping.AppendLabel(labels, name, "a value of "+name)
-	}
-	n := 0
-	count := func(name, value []byte) error { n += len(name) + len(value); return nil }
-	b.ReportAllocs()
-	b.SetBytes(int64(len(labels)))
-	for b.Loop() {
-		if err := mapping.ParseLabels(labels, count); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func concat(parts [][]byte) []byte {
 	var all []byte
 	for _, p := range parts {

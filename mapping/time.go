@@ -24,3 +24,12 @@ func CheckTime(ms int64) error {
 	}
 	return nil
 }
+
+// DayMs is the span of a Day in milliseconds.
+const DayMs = 24 * HourMs
+
+// Day is a number of days since 1970, in UTC: the series index counts in them.
+type Day uint16
+
+// DayOf is the day of a time in milliseconds, 0..MaxTime.
+func DayOf(ms int64) Day { return Day(ms / DayMs) }

@@ -83,7 +83,7 @@ func newBenchOn(b testing.TB, st store.Store, asked map[string]string) *bench {
 }
 
 // write writes one cell for each of some hours of a series, from a day on.
-func (f *bench) write(b testing.TB, ls labels.Labels, day index.Day, hours int) {
+func (f *bench) write(b testing.TB, ls labels.Labels, day mapping.Day, hours int) {
 	tsuid := f.tsuid(b, ls)
 	schema, w := f.settings.Schema, index.Writer{Tables: f.settings.Tables}
 	first := uint32(day) * 86400
@@ -91,7 +91,7 @@ func (f *bench) write(b testing.TB, ls labels.Labels, day index.Day, hours int) 
 	w.PutSeries(&f.batch, tsuid, 1)
 	for h := range hours {
 		if h%24 == 0 {
-			w.PutDay(&f.batch, tsuid, day+index.Day(h/24), 1, nil)
+			w.PutDay(&f.batch, tsuid, day+mapping.Day(h/24), 1, nil)
 		}
 		schema.SetBaseTime(row, first+uint32(h)*3600)
 		c := f.cell[(h+len(tsuid)+int(tsuid[len(tsuid)-1]))%len(f.cell)]
@@ -169,7 +169,7 @@ func (f *bench) querier(b testing.TB, memory bool, change func(*query.Config)) *
 }
 
 // run measures a query of some hours from the first day on, that finds so many series.
-func (f *bench) run(b *testing.B, q *query.Querier, day index.Day, hours, series int, ms ...*labels.Matcher) {
+func (f *bench) run(b *testing.B, q *query.Querier, day mapping.Day, hours, series int, ms ...*labels.Matcher) {
 	b.Helper()
 	from := int64(day) * 24 * mapping.HourMs
 	samples, found := 0, 0
@@ -260,7 +260,7 @@ func BenchmarkSelectYear(b *testing.B) {
 	f := newBench(b)
 	f.write(b, benchLabels("m", 0), benchDay, 365*24)
 	for i := range 1000 {
-		f.write(b, benchLabels("m", 1+i), benchDay+index.Day(i%365), 24)
+		f.write(b, benchLabels("m", 1+i), benchDay+mapping.Day(i%365), 24)
 	}
 	for _, memory := range []bool{true, false} {
 		b.Run(fmt.Sprintf("memory=%v", memory), func(b *testing.B) {
@@ -275,9 +275,9 @@ func BenchmarkSelectChurn(b *testing.B) {
 	f := newBench(b)
 	const series, days = 100_000, 30
 	for i := range series {
-		day := index.Day(benchDay + days)
+		day := mapping.Day(benchDay + days)
 		if i%10 != 0 {
-			day = index.Day(benchDay + i%days)
+			day = mapping.Day(benchDay + i%days)
 		}
 		f.write(b, benchLabels("m", i), day, 1)
 	}
@@ -311,7 +311,7 @@ func BenchmarkSelectYearOfChurn(b *testing.B) {
 	f := newBench(b)
 	const days, perDay = 400, 10
 	for i := range days * perDay {
-		f.write(b, benchLabels("m", i), benchDay+index.Day(i/perDay), 1)
+		f.write(b, benchLabels("m", i), benchDay+mapping.Day(i/perDay), 1)
 	}
 	for _, memory := range []bool{true, false} {
 		b.Run(fmt.Sprintf("memory=%v", memory), func(b *testing.B) {

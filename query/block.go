@@ -103,7 +103,7 @@ func (b *block) plan(s mapping.Schema, groups []group, hours []uint32, e extent)
 			day := dayOf(hours[at])
 			b.active = b.active[:0]
 			for _, m := range b.members[start:end] {
-				if m.days.Has(index.Day(day)) {
+				if m.days.Has(mapping.Day(day)) {
 					b.active = append(b.active, m)
 				}
 			}

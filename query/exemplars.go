@@ -15,6 +15,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
@@ -90,7 +91,7 @@ func (r *exemplarReader) add(found index.Result) {
 				r.tooMany = true
 				break
 			}
-			if s.Days.Has(index.DayOf(int64(base) * 1000)) {
+			if s.Days.Has(mapping.DayOf(int64(base) * 1000)) {
 				r.keys = append(r.keys, r.rows.Append(nil, s.TSUID, base))
 			}
 		}
@@ -160,7 +161,7 @@ func (r *exemplarReader) parse(base uint32, c store.Cell) (exemplar.Exemplar, er
 		return exemplar.Exemplar{}, err
 	}
 	r.labels.Reset()
-	if err := mapping.ParseLabels(e.Labels, func(name, value []byte) error {
+	if err := request.ParseLabels(e.Labels, func(name, value []byte) error {
 		r.labels.Add(string(name), string(value))
 		return nil
 	}); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
@@ -27,9 +28,9 @@ import (
 // writeExemplars writes exemplars of a series that has no samples.
 func (db *database) writeExemplars(t testing.TB, ls labels.Labels, all ...exemplar.Exemplar) {
 	t.Helper()
-	req := mapping.WriteRequest{Series: []mapping.RequestSeries{{Labels: labelBytes(ls)}}}
+	req := request.Write{Series: []request.Series{{Labels: labelBytes(ls)}}}
 	for _, e := range all {
-		req.Exemplars = append(req.Exemplars, mapping.RequestExemplar{T: e.Ts, V: e.Value, Labels: labelBytes(e.Labels)})
+		req.Exemplars = append(req.Exemplars, request.Exemplar{T: e.Ts, V: e.Value, Labels: labelBytes(e.Labels)})
 	}
 	result, err := db.appender.Append(t.Context(), &req)
 	if err != nil || result.Exemplars.Written != len(all) {
@@ -38,7 +39,7 @@ func (db *database) writeExemplars(t testing.TB, ls labels.Labels, all ...exempl
 }
 
 func labelBytes(ls labels.Labels) (raw []byte) {
-	ls.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
+	ls.Range(func(l labels.Label) { raw = request.AppendLabel(raw, l.Name, l.Value) })
 	return raw
 }
 
@@ -92,7 +93,7 @@ func TestExemplars_FindsWhatMatches(t *testing.T) {
 			}
 			db.writeExemplars(t, ls, some...)
 			if rapid.Bool().Draw(rt, "samples, too") {
-				db.write(t, ls, mapping.Sample{T: times.Draw(rt, "t"), V: 1})
+				db.write(t, ls, request.Sample{T: times.Draw(rt, "t"), V: 1})
 			}
 		}
 		var selectors [][]*labels.Matcher

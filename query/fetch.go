@@ -131,7 +131,7 @@ func firstOf(hours []uint32, day int) int {
 	return sort.Search(len(hours), func(i int) bool { return dayOf(hours[i]) >= day })
 }
 
-func dayOf(base uint32) int { return int(index.DayOf(int64(base) * 1000)) }
+func dayOf(base uint32) int { return int(mapping.DayOf(int64(base) * 1000)) }
 
 // after is what follows an extent; ok is false at the end.
 func (s *set) after(e extent) (next extent, ok bool) {

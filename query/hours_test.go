@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -18,8 +19,8 @@ func TestSelect_AWideRangeReadsOnlyTheDaysThatHoldSamples(t *testing.T) {
 	db, want := newDatabase(t, st, nil), model{}
 	ls := labels.FromStrings("__name__", "m")
 	for _, at := range []int64{3 * day, 3*day + 5*mapping.HourMs, 900 * day, mapping.MaxTime} {
-		db.write(t, ls, mapping.Sample{T: at, V: 1})
-		want.write(ls, mapping.Sample{T: at, V: 1})
+		db.write(t, ls, request.Sample{T: at, V: 1})
+		want.write(ls, request.Sample{T: at, V: 1})
 	}
 	for _, c := range []struct {
 		name     string
@@ -52,8 +53,8 @@ func TestSelect_ALongRangeWithoutMemoryReadsTheDaysOfEachSeries(t *testing.T) {
 	db, want := newDatabase(t, storetest.NewMem(), nil), model{}
 	for d := range int64(days) {
 		ls := labels.FromStrings("__name__", "m", "pod", fmt.Sprintf("%03d", d))
-		db.write(t, ls, mapping.Sample{T: start + d*day, V: 1})
-		want.write(ls, mapping.Sample{T: start + d*day, V: 1})
+		db.write(t, ls, request.Sample{T: start + d*day, V: 1})
+		want.write(ls, request.Sample{T: start + d*day, V: 1})
 	}
 	registry := prometheus.NewRegistry()
 	got := db.withQuerier(db.store, func(q *query.Config) { q.Registerer = registry })

@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"pgregory.net/rapid"
 
-	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
@@ -71,20 +71,20 @@ func wire(st store.Store, settings catalog.Settings) *database {
 	}
 }
 
-func (db *database) write(t testing.TB, ls labels.Labels, samples ...mapping.Sample) {
+func (db *database) write(t testing.TB, ls labels.Labels, samples ...request.Sample) {
 	var sorted []labels.Label
 	ls.Range(func(l labels.Label) { sorted = append(sorted, l) })
 	db.writeLabels(t, sorted, samples...)
 }
 
 // writeLabels writes the labels in the order given.
-func (db *database) writeLabels(t testing.TB, ls []labels.Label, samples ...mapping.Sample) {
-	var req mapping.WriteRequest
+func (db *database) writeLabels(t testing.TB, ls []labels.Label, samples ...request.Sample) {
+	var req request.Write
 	var raw []byte
 	for _, l := range ls {
-		raw = mapping.AppendLabel(raw, l.Name, l.Value)
+		raw = request.AppendLabel(raw, l.Name, l.Value)
 	}
-	req.Series = append(req.Series, mapping.RequestSeries{Labels: raw, To: len(samples)})
+	req.Series = append(req.Series, request.Series{Labels: raw, To: len(samples)})
 	req.Samples = samples
 	result, err := db.appender.Append(context.Background(), &req)
 	if err != nil {
@@ -136,7 +136,7 @@ type modelSeries struct {
 	samples map[int64]float64
 }
 
-func (m model) write(ls labels.Labels, samples ...mapping.Sample) {
+func (m model) write(ls labels.Labels, samples ...request.Sample) {
 	s := m[ls.String()]
 	if s == nil {
 		s = &modelSeries{ls, map[int64]float64{}}
@@ -243,9 +243,9 @@ func checkAgainstModel(t *testing.T, rt *rapid.T, db *database) {
 	)
 	for range rapid.IntRange(1, 20).Draw(rt, "writes") {
 		ls := genLabels().Draw(rt, "series")
-		var samples []mapping.Sample
+		var samples []request.Sample
 		for range rapid.IntRange(1, 8).Draw(rt, "samples") {
-			samples = append(samples, mapping.Sample{T: genTime.Draw(rt, "t"), V: rapid.SampledFrom(values).Draw(rt, "v")})
+			samples = append(samples, request.Sample{T: genTime.Draw(rt, "t"), V: rapid.SampledFrom(values).Draw(rt, "v")})
 		}
 		var sent []labels.Label
 		ls.Range(func(l labels.Label) { sent = append(sent, l) })

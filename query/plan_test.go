@@ -20,6 +20,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
@@ -61,10 +62,10 @@ func (db *database) remembering(t testing.TB, change func(*query.Config)) *datab
 	})
 }
 
-func genWrite(rt *rapid.T, genTime *rapid.Generator[int64]) (ls labels.Labels, samples []mapping.Sample) {
+func genWrite(rt *rapid.T, genTime *rapid.Generator[int64]) (ls labels.Labels, samples []request.Sample) {
 	ls = genLabels().Draw(rt, "series")
 	for range rapid.IntRange(1, 8).Draw(rt, "samples") {
-		samples = append(samples, mapping.Sample{T: genTime.Draw(rt, "t"), V: rapid.SampledFrom(values).Draw(rt, "v")})
+		samples = append(samples, request.Sample{T: genTime.Draw(rt, "t"), V: rapid.SampledFrom(values).Draw(rt, "v")})
 	}
 	return ls, samples
 }
@@ -161,7 +162,7 @@ func (m model) inWindows(w windows) model {
 	for _, s := range m {
 		for at, v := range s.samples {
 			if ((w.end-at)%w.step+w.step)%w.step < w.width {
-				out.write(s.labels, mapping.Sample{T: at, V: v})
+				out.write(s.labels, request.Sample{T: at, V: v})
 			}
 		}
 	}

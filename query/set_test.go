@@ -19,6 +19,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/budget"
@@ -40,9 +41,9 @@ func (db *database) fill(t testing.TB, series, samples int, step int64) model {
 	m := model{}
 	for n := range series {
 		ls := labels.FromStrings("__name__", "m", "n", fmt.Sprintf("%04d", n))
-		var written []mapping.Sample
+		var written []request.Sample
 		for i := range samples {
-			written = append(written, mapping.Sample{T: start + int64(i)*step + int64(n), V: float64(i)})
+			written = append(written, request.Sample{T: start + int64(i)*step + int64(n), V: float64(i)})
 		}
 		db.write(t, ls, written...)
 		m.write(ls, written...)
@@ -113,7 +114,7 @@ func TestSelect_OfAnyShapeAnswersAsBruteForce(t *testing.T) {
 func TestSelect_AtTheEndsOfTime(t *testing.T) {
 	db, m := newDatabase(t, storetest.NewMem(), nil), model{}
 	ls := labels.FromStrings("__name__", "m")
-	samples := []mapping.Sample{{T: 0, V: 1}, {T: 1, V: 2}, {T: mapping.MaxTime - 1, V: 3}, {T: mapping.MaxTime, V: 4}}
+	samples := []request.Sample{{T: 0, V: 1}, {T: 1, V: 2}, {T: mapping.MaxTime - 1, V: 3}, {T: mapping.MaxTime, V: 4}}
 	db.write(t, ls, samples...)
 	m.write(ls, samples...)
 	for _, span := range [][2]int64{
@@ -177,7 +178,7 @@ func (db *database) putCell(t testing.TB, tsuid []byte, base uint32, qualifier, 
 	b.Put(db.settings.Tables.Data, db.settings.Schema.AppendRowKey(nil, tsuid, base), "t", qualifier, 1, value)
 	w := index.Writer{Tables: db.settings.Tables}
 	w.PutSeries(&b, tsuid, 1)
-	w.PutDay(&b, tsuid, index.DayOf(int64(base)*1000), 1, nil)
+	w.PutDay(&b, tsuid, mapping.DayOf(int64(base)*1000), 1, nil)
 	if err := db.store.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
@@ -204,17 +205,17 @@ func TestSelect_MergesTheTSUIDsOfOneLabelSet(t *testing.T) {
 						offset := uint32(i*7919+int(hour)) % mapping.HourMs
 						qualifier := mapping.AppendQualifier(nil, offset, 0)
 						db.putCell(t, tsuid, base+hour*3600*20, qualifier, []byte{byte(i)})
-						m.write(ls, mapping.Sample{T: int64(base+hour*3600*20)*1000 + int64(offset), V: float64(i)})
+						m.write(ls, request.Sample{T: int64(base+hour*3600*20)*1000 + int64(offset), V: float64(i)})
 						// One instant that all have.
 						db.putCell(t, tsuid, base+hour*3600*20, mapping.AppendQualifier(nil, 5, 0), []byte{1})
-						m.write(ls, mapping.Sample{T: int64(base+hour*3600*20)*1000 + 5, V: 1})
+						m.write(ls, request.Sample{T: int64(base+hour*3600*20)*1000 + 5, V: 1})
 					}
 					i++
 				}
 			}
 			other := db.settings.Schema.AppendTSUID(nil, 102, []mapping.Tag{{Key: 100, Value: 100}})
 			db.putCell(t, other, base, mapping.AppendQualifier(nil, 0, 0), []byte{9})
-			m.write(labels.FromStrings("__name__", "z", "é", "é"), mapping.Sample{T: base * 1000, V: 9})
+			m.write(labels.FromStrings("__name__", "z", "é", "é"), request.Sample{T: base * 1000, V: 9})
 			matchers := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "é", "é")}
 			for _, points := range []int{8 << 20, 10, 0} {
 				db.querier.SetBlockPoints(points)
@@ -242,7 +243,7 @@ func TestSelect_MergesTheTSUIDsOfOneLabelSet(t *testing.T) {
 func TestSelect_PassesOverCellsThatCannotBeRead(t *testing.T) {
 	st := storetest.NewMem()
 	db := newDatabase(t, st, nil)
-	db.write(t, labels.FromStrings("__name__", "m"), mapping.Sample{T: 1, V: 1}, mapping.Sample{T: 2, V: 2})
+	db.write(t, labels.FromStrings("__name__", "m"), request.Sample{T: 1, V: 1}, request.Sample{T: 2, V: 2})
 	row := []byte{0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1}
 	var b store.Batch
 	b.Put("tsdb", row, "t", nil, 1, []byte("no qualifier"))
@@ -253,7 +254,7 @@ func TestSelect_PassesOverCellsThatCannotBeRead(t *testing.T) {
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	db.write(t, labels.FromStrings("__name__", "m"), mapping.Sample{T: mapping.HourMs, V: 3})
+	db.write(t, labels.FromStrings("__name__", "m"), request.Sample{T: mapping.HourMs, V: 3})
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
 	other := db.withQuerier(st, func(c *query.Config) {
@@ -387,7 +388,7 @@ func TestSelect_EndsWhenOneRowFillsABlock(t *testing.T) {
 	db := newDatabase(t, storetest.NewMem(), nil)
 	begin := int64(start) / day * day
 	late := begin + day - mapping.HourMs
-	two := func(at int64) []mapping.Sample { return []mapping.Sample{{T: at, V: 1}, {T: at + 1, V: 2}} }
+	two := func(at int64) []request.Sample { return []request.Sample{{T: at, V: 1}, {T: at + 1, V: 2}} }
 	db.write(t, labels.FromStrings("__name__", "m", "n", "0"), two(late)...)
 	db.write(t, labels.FromStrings("__name__", "m", "n", "1"), append(two(late), two(begin+day)...)...)
 	db.querier.SetBlockPoints(1)

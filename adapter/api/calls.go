@@ -5,7 +5,7 @@ import (
 	"runtime"
 
 	"github.com/promtsd/promtsd/adapter/fair"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // busy is how many goroutines that compute leave enough of the processors to small requests: each of these has its turn
@@ -22,7 +22,7 @@ func newCalls() calls { return calls{fair.NewPlaces(busy())} }
 // is the client's matter.
 func (c calls) inTurn(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		client := mapping.SenderOf(r.Context())
+		client := request.SenderOf(r.Context())
 		if err := c.places.Enter(r.Context(), client); err != nil {
 			respondError(w, err)
 			return

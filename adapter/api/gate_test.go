@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/adapter/api"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
@@ -78,7 +78,7 @@ func testLargeQueries(t *testing.T, client func(i int) string, running int) {
 		account := b.Open()
 		defer account.Close()
 		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(mapping.WithSender(budget.NewContext(t.Context(), account), client), "GET",
+		r := httptest.NewRequestWithContext(request.WithSender(budget.NewContext(t.Context(), account), client), "GET",
 			"/api/v1/query?"+query, nil)
 		h.ServeHTTP(w, r)
 		return w
@@ -116,7 +116,7 @@ func TestHandler_BoundsCallsAtATime(t *testing.T) {
 	h := newHandler(t, func(c *api.Config) { c.Queryable = promstore.New(promstore.Config{Querier: source}) })
 	ask := func(ctx context.Context, client string) int {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(mapping.WithSender(ctx, client), "GET", "/api/v1/label/a/values", nil))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(request.WithSender(ctx, client), "GET", "/api/v1/label/a/values", nil))
 		return w.Code
 	}
 	var wg sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 
 	"github.com/promtsd/promtsd/adapter/fair"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/store"
 )
@@ -33,7 +33,7 @@ func newOTLP(c Config) http.Handler {
 			http.Error(w, r.URL.Path+" takes POST, not "+r.Method, http.StatusMethodNotAllowed)
 			return
 		}
-		client := mapping.SenderOf(r.Context())
+		client := request.SenderOf(r.Context())
 		if places.Enter(r.Context(), client) != nil {
 			return // the client has gone
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtsd/promtsd/adapter/bounds"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query/budget"
 )
 
@@ -115,7 +115,7 @@ func (q *boundedQuery) Exec(ctx context.Context) *promql.Result {
 
 // try executes the query when it is its turn.
 func (q *boundedQuery) try(ctx context.Context, account *budget.Account) *promql.Result {
-	t := &turn{gate: q.engine.gate, client: mapping.SenderOf(ctx), isLarge: q.isLarge, account: account, bytes: q.bytes}
+	t := &turn{gate: q.engine.gate, client: request.SenderOf(ctx), isLarge: q.isLarge, account: account, bytes: q.bytes}
 	defer t.leave()
 	account.OnLarge(t.becomeLarge)
 	result := q.Query.Exec(context.WithValue(ctx, turnKey{}, t))

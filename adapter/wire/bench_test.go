@@ -8,7 +8,7 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
 	"github.com/promtsd/promtsd/adapter/wire"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // bodyV1 is what Prometheus sends: one sample for each of n series, with so many labels.
@@ -61,13 +61,13 @@ func BenchmarkDecodeV1(b *testing.B) { benchmarkDecode(b, bodyV1, (*wire.Decoder
 func BenchmarkDecodeV2(b *testing.B) { benchmarkDecode(b, bodyV2, (*wire.Decoder).DecodeV2) }
 
 func benchmarkDecode(b *testing.B, body func(n, labels int) []byte,
-	decode func(*wire.Decoder, []byte, *mapping.WriteRequest) (wire.Counts, error)) {
+	decode func(*wire.Decoder, []byte, *request.Write) (wire.Counts, error)) {
 	const samples = 2000
 	for _, labels := range []int{6, 10} {
 		b.Run(fmt.Sprintf("labels=%d", labels), func(b *testing.B) {
 			body := body(samples, labels)
 			d := wire.Decoder{MaxBytes: 128 << 20}
-			var req mapping.WriteRequest
+			var req request.Write
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {

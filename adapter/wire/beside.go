@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // What stands beside the samples of a body: exemplars, which belong to a series, and metadata of metric families.
@@ -28,7 +29,7 @@ func metadataType(number uint64) string {
 }
 
 // exemplarV1 appends an exemplar of the series that is the next to be added.
-func (d *Decoder) exemplarV1(b []byte, i int, req *mapping.WriteRequest) error {
+func (d *Decoder) exemplarV1(b []byte, i int, req *request.Write) error {
 	if err := exemplarShapeV1.check(b, i); err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (d *Decoder) exemplarV1(b []byte, i int, req *mapping.WriteRequest) error {
 
 // exemplarV2 does so in 2.0. An exemplar whose references are malformed is counted and left out. They are looked at
 // behind those of the series and taken off again.
-func (d *Decoder) exemplarV2(b []byte, i, index int, req *mapping.WriteRequest, c *Counts) error {
+func (d *Decoder) exemplarV2(b []byte, i, index int, req *request.Write, c *Counts) error {
 	if err := exemplarShapeV2.check(b, i); err != nil {
 		return err
 	}
@@ -71,8 +72,8 @@ func (d *Decoder) exemplarV2(b []byte, i, index int, req *mapping.WriteRequest, 
 }
 
 // readExemplar reads the value and the time of an exemplar whose structure has been checked.
-func readExemplar(b []byte, i int, labels []byte) mapping.RequestExemplar {
-	e := mapping.RequestExemplar{Labels: labels}
+func readExemplar(b []byte, i int, labels []byte) request.Exemplar {
+	e := request.Exemplar{Labels: labels}
 	for i < len(b) {
 		num, typ, next := tag(b, i)
 		i = skip(b, next, typ)
@@ -87,7 +88,7 @@ func readExemplar(b []byte, i int, labels []byte) mapping.RequestExemplar {
 	return e
 }
 
-func (d *Decoder) addExemplar(e mapping.RequestExemplar, req *mapping.WriteRequest) error {
+func (d *Decoder) addExemplar(e request.Exemplar, req *request.Write) error {
 	e.Series = len(req.Series)
 	before := cap(req.Exemplars)
 	req.Exemplars = append(req.Exemplars, e)
@@ -101,11 +102,11 @@ func (d *Decoder) addExemplar(e mapping.RequestExemplar, req *mapping.WriteReque
 }
 
 // metadataV1 appends a message of metadata.
-func (d *Decoder) metadataV1(b []byte, i int, req *mapping.WriteRequest) error {
+func (d *Decoder) metadataV1(b []byte, i int, req *request.Write) error {
 	if err := metadataShapeV1.check(b, i); err != nil {
 		return err
 	}
-	m := mapping.RequestMetadata{Type: metadataTypes[0]}
+	m := request.Metadata{Type: metadataTypes[0]}
 	for i < len(b) {
 		num, typ, next := tag(b, i)
 		i = skip(b, next, typ)
@@ -131,24 +132,24 @@ func (d *Decoder) metadataV1(b []byte, i int, req *mapping.WriteRequest) error {
 
 // addMetadataV2 appends the metadata of a series, whose references have been checked, unless the one before
 // said the same of its family: senders repeat it with each of a family's series.
-func (d *Decoder) addMetadataV2(meta metadataV2, refs []uint32, req *mapping.WriteRequest) error {
+func (d *Decoder) addMetadataV2(meta metadataV2, refs []uint32, req *request.Write) error {
 	name, known := d.metricName(refs), len(req.Metadata) > 0 && meta == d.meta
 	if known && name == d.metaName {
 		return nil
 	}
 	typ := metadataType(uint64(meta.typ))
-	family := mapping.MetricFamily(d.symbol(name), typ)
+	family := request.MetricFamily(d.symbol(name), typ)
 	known = known && bytes.Equal(family, req.Metadata[len(req.Metadata)-1].Family)
 	d.meta, d.metaName = meta, name
 	if known {
 		return nil
 	}
-	return d.addMetadata(mapping.RequestMetadata{
+	return d.addMetadata(request.Metadata{
 		Family: family, Type: typ, Help: d.symbol(meta.help), Unit: d.symbol(meta.unit),
 	}, req)
 }
 
-func (d *Decoder) addMetadata(m mapping.RequestMetadata, req *mapping.WriteRequest) error {
+func (d *Decoder) addMetadata(m request.Metadata, req *request.Write) error {
 	before := cap(req.Metadata)
 	req.Metadata = append(req.Metadata, m)
 	if d.MaxBytes > 0 && len(req.Metadata) > d.MaxBytes/metadataBytes {

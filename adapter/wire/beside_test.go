@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/adapter/wire"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // notes are what stands beside the samples of a request, as text: exemplars, then metadata.
@@ -32,11 +32,11 @@ func (n *notes) metadata(family, typ, help, unit string) {
 }
 
 // besideOf is what a decoder says of it.
-func besideOf(t rapid.TB, req *mapping.WriteRequest) []string {
+func besideOf(t rapid.TB, req *request.Write) []string {
 	var n notes
 	for _, e := range req.Exemplars {
 		var labels []string
-		if err := mapping.ParseLabels(e.Labels, func(name, value []byte) error {
+		if err := request.ParseLabels(e.Labels, func(name, value []byte) error {
 			labels = append(labels, string(name), string(value))
 			return nil
 		}); err != nil {
@@ -85,7 +85,7 @@ func TestDecodeV2_MetadataIsOfTheFamilyAndOnce(t *testing.T) {
 		`"d" unknown "" ""`,
 	}
 	var d wire.Decoder
-	var req mapping.WriteRequest
+	var req request.Write
 	for range 2 { // what one body leaves behind is nothing to the next
 		if _, err := d.DecodeV2(body, &req); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestDecode_ASeriesOfExemplarsAloneIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d wire.Decoder
-	var req mapping.WriteRequest
+	var req request.Write
 	if _, err := d.DecodeV1(body, &req); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestDecode_WhatStandsBesideIsBounded(t *testing.T) {
 		if strings.HasSuffix(name, "2.0") {
 			decode = d.DecodeV2
 		}
-		var req mapping.WriteRequest
+		var req request.Write
 		if _, err := decode(unhex(body), &req); !errors.Is(err, wire.ErrTooLarge) {
 			t.Errorf("%s: got %d exemplars, %d metadata, error %v; want ErrTooLarge", name, len(req.Exemplars),
 				len(req.Metadata), err)

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // FrameWriter writes the streamed form of a remote-read answer, frame by frame:
@@ -52,7 +52,7 @@ func (f *FrameWriter) Series(query int, ls labels.Labels) error {
 		return err
 	}
 	f.query, f.open, f.sent, f.labels = query, true, false, f.labels[:0]
-	ls.Range(func(l labels.Label) { f.labels = mapping.AppendLabel(f.labels, l.Name, l.Value) })
+	ls.Range(func(l labels.Label) { f.labels = request.AppendLabel(f.labels, l.Name, l.Value) })
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // SamplesResponse builds a prometheus.ReadResponse:
@@ -78,7 +79,7 @@ func (r *SamplesResponse) Series(ls labels.Labels) error {
 	r.end(&r.series)
 	r.buf = append(r.buf, make([]byte, gap)...)
 	r.series.begin = len(r.buf)
-	ls.Range(func(l labels.Label) { r.buf = mapping.AppendLabel(r.buf, l.Name, l.Value) })
+	ls.Range(func(l labels.Label) { r.buf = request.AppendLabel(r.buf, l.Name, l.Value) })
 	return r.deflate()
 }
 

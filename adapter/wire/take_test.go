@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/promtsd/promtsd/adapter/wire"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Bodies that are mostly elements of two bytes or a few become lists of many times their size. The memory is taken
@@ -38,7 +38,7 @@ func TestDecoder_TakesMemoryWhileListsGrow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			taken := 0
-			var req mapping.WriteRequest
+			var req request.Write
 			d := wire.Decoder{Take: func(n int) bool {
 				taken += n
 				return taken <= allowed

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Decoder takes remote-write bodies apart. The zero value is ready and has no limit. It keeps memory between calls, and
@@ -19,7 +19,7 @@ type Decoder struct {
 	Take func(bytes int) bool
 
 	// Finder is told the series of bodies of 1.0, and becomes that of the request; nil: there is none.
-	Finder mapping.Finder
+	Finder request.Finder
 
 	// Of 2.0.
 	symbols    [][]byte // each with its length before it
@@ -44,7 +44,7 @@ const (
 )
 
 // Memory is how many bytes the lists of a request take, with what they have to spare.
-func Memory(req *mapping.WriteRequest) int {
+func Memory(req *request.Write) int {
 	return cap(req.Series)*seriesBytes + cap(req.Samples)*sampleBytes + cap(req.Histograms)*histogramBytes +
 		cap(req.Symbols)*symbolBytes + cap(req.Refs)*refBytes + cap(req.Scratch) + cap(req.Exemplars)*exemplarBytes +
 		cap(req.Metadata)*metadataBytes
@@ -55,7 +55,7 @@ type Counts struct {
 	// Malformed counts the time series and exemplars that contradict the protocol. Refused holds the reasons, with the
 	// samples and histograms of those series, which are not in the WriteRequest.
 	Malformed int
-	Refused   mapping.WriteResult
+	Refused   request.Result
 }
 
 const maxMalformedExamples = 5
@@ -64,10 +64,10 @@ const maxMalformedExamples = 5
 func (c *Counts) refuse(samples int, example func() error) {
 	c.Malformed++
 	if len(c.Refused.Examples) < maxMalformedExamples {
-		c.Refused.Refuse(mapping.ReasonMalformed, samples, example())
+		c.Refused.Refuse(request.ReasonMalformed, samples, example())
 		return
 	}
-	c.Refused.Refused[mapping.ReasonMalformed] += samples
+	c.Refused.Refused[request.ReasonMalformed] += samples
 }
 
 // DecodeV1 takes a remote-write 1.0 body apart, an inflated prometheus.WriteRequest:
@@ -79,7 +79,7 @@ func (c *Counts) refuse(samples int, example func() error) {
 // req is reset first; its label bytes point into body where they stand there in one piece, and its histograms do.
 // Series without samples, histograms and exemplars are left out. The order of series and samples is that of the body.
 // An error is ErrMalformed, also for a body of 2.0, or ErrTooLarge, and then req is of no use.
-func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, error) {
+func (d *Decoder) DecodeV1(body []byte, req *request.Write) (Counts, error) {
 	d.begin(req)
 	if d.Finder != nil {
 		d.Finder.Reset()
@@ -123,7 +123,7 @@ func (d *Decoder) DecodeV1(body []byte, req *mapping.WriteRequest) (Counts, erro
 }
 
 // begin begins a request.
-func (d *Decoder) begin(req *mapping.WriteRequest) {
+func (d *Decoder) begin(req *request.Write) {
 	req.Reset()
 	d.scratch = cap(req.Scratch)
 }
@@ -137,13 +137,13 @@ func (d *Decoder) grew(elements, size int) error {
 }
 
 // scratchGrew takes what the scratch of a request has grown by.
-func (d *Decoder) scratchGrew(req *mapping.WriteRequest) error {
+func (d *Decoder) scratchGrew(req *request.Write) error {
 	more := cap(req.Scratch) - d.scratch
 	d.scratch += more
 	return d.grew(more, 1)
 }
 
-func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
+func (d *Decoder) seriesV1(b []byte, i int, req *request.Write) error {
 	begin, firstSample, firstHistogram, firstExemplar := i, len(req.Samples), len(req.Histograms), len(req.Exemplars)
 	expected := 0
 	if d.Finder != nil {
@@ -205,10 +205,10 @@ func (d *Decoder) seriesV1(b []byte, i int, req *mapping.WriteRequest) error {
 	if d.Finder != nil {
 		d.Finder.Next(labels, expected > 0 && asSent && len(labels) == expected)
 	}
-	return d.addSeries(mapping.RequestSeries{Labels: labels, From: firstSample, To: len(req.Samples)}, req)
+	return d.addSeries(request.Series{Labels: labels, From: firstSample, To: len(req.Samples)}, req)
 }
 
-func (d *Decoder) addSeries(s mapping.RequestSeries, req *mapping.WriteRequest) error {
+func (d *Decoder) addSeries(s request.Series, req *request.Write) error {
 	before := cap(req.Series)
 	req.Series = append(req.Series, s)
 	if d.MaxBytes > 0 && (len(req.Series) > d.MaxBytes/seriesBytes || len(req.Scratch) > d.MaxBytes) {
@@ -221,7 +221,7 @@ func (d *Decoder) addSeries(s mapping.RequestSeries, req *mapping.WriteRequest) 
 }
 
 // histogram appends a native histogram of the series that will be the next. What it says is looked at later.
-func (d *Decoder) histogram(b []byte, i int, s shape, req *mapping.WriteRequest) error {
+func (d *Decoder) histogram(b []byte, i int, s shape, req *request.Write) error {
 	if err := s.check(b, i); err != nil {
 		return err
 	}
@@ -230,12 +230,12 @@ func (d *Decoder) histogram(b []byte, i int, s shape, req *mapping.WriteRequest)
 			d.MaxBytes)
 	}
 	before := cap(req.Histograms)
-	req.Histograms = append(req.Histograms, mapping.RequestHistogram{Series: len(req.Series), Message: b[i:]})
+	req.Histograms = append(req.Histograms, request.Histogram{Series: len(req.Series), Message: b[i:]})
 	return d.grew(cap(req.Histograms)-before, histogramBytes)
 }
 
 // sample appends one sample. All known senders write it as 09 value 10 timestamp and, in 2.0, 18 start timestamp.
-func (d *Decoder) sample(b []byte, i int, s shape, req *mapping.WriteRequest) error {
+func (d *Decoder) sample(b []byte, i int, s shape, req *request.Write) error {
 	var v, t uint64
 	if len(b)-i >= 10 && b[i] == 1<<3|typeFixed64 && b[i+9] == 2<<3|typeVarint {
 		v = binary.LittleEndian.Uint64(b[i+1:])
@@ -266,7 +266,7 @@ func (d *Decoder) sample(b []byte, i int, s shape, req *mapping.WriteRequest) er
 		return fmt.Errorf("%w: %d samples need more than the %d bytes allowed", ErrTooLarge, len(req.Samples), d.MaxBytes)
 	}
 	before := cap(req.Samples)
-	req.Samples = append(req.Samples, mapping.Sample{T: int64(t), V: math.Float64frombits(v)})
+	req.Samples = append(req.Samples, request.Sample{T: int64(t), V: math.Float64frombits(v)})
 	return d.grew(cap(req.Samples)-before, sampleBytes)
 }
 
@@ -318,15 +318,15 @@ func plainLabel(b []byte, i int) bool {
 }
 
 // rebuildLabels writes the labels of a series whose structure has been checked into the scratch memory, in the form
-// that mapping.AppendLabel gives them.
-func rebuildLabels(b []byte, i int, req *mapping.WriteRequest) []byte {
+// that request.AppendLabel gives them.
+func rebuildLabels(b []byte, i int, req *request.Write) []byte {
 	start := len(req.Scratch)
 	for i < len(b) {
 		num, typ, next := tag(b, i)
 		if num == 1 {
 			from, to := field(b, next)
 			name, value := label(b[:to], from)
-			req.Scratch = mapping.AppendLabel(req.Scratch, string(name), string(value))
+			req.Scratch = request.AppendLabel(req.Scratch, string(name), string(value))
 		}
 		i = skip(b, next, typ)
 	}

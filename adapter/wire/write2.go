@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // DecodeV2 takes a remote-write 2.0 body apart, an inflated io.prometheus.write.v2.Request:
@@ -21,7 +22,7 @@ import (
 // samples and histograms, or none of these and no exemplar (Prometheus sends exemplars as series of their own, although
 // the documents have it otherwise). An exemplar with such references is malformed on its own. If the first symbol is
 // not empty, every series and exemplar is malformed. Metadata goes with its series.
-func (d *Decoder) DecodeV2(body []byte, req *mapping.WriteRequest) (Counts, error) {
+func (d *Decoder) DecodeV2(body []byte, req *request.Write) (Counts, error) {
 	d.begin(req)
 	var c Counts
 	if err := d.readSymbols(body, req); err != nil {
@@ -46,7 +47,7 @@ func (d *Decoder) DecodeV2(body []byte, req *mapping.WriteRequest) (Counts, erro
 
 // readSymbols checks the outermost level of a body and collects its symbols, which may stand behind the series that
 // refer to them.
-func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
+func (d *Decoder) readSymbols(body []byte, req *request.Write) error {
 	d.symbols, d.longest, d.labelBytes, d.counted = d.symbols[:0], 0, 0, false
 	ours, theirs := false, false // there are fields of 2.0, of 1.0
 	for i := 0; i < len(body); {
@@ -93,7 +94,7 @@ func (d *Decoder) readSymbols(body []byte, req *mapping.WriteRequest) error {
 	return nil
 }
 
-func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c *Counts) error {
+func (d *Decoder) seriesV2(b []byte, i, index int, req *request.Write, c *Counts) error {
 	firstRef, firstSample, firstHistogram := len(req.Refs), len(req.Samples), len(req.Histograms)
 	firstExemplar, exemplars := len(req.Exemplars), 0
 	var meta metadataV2
@@ -173,7 +174,7 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 		req.Refs = req.Refs[:firstRef]
 		return nil
 	}
-	s := mapping.RequestSeries{RefsFrom: firstRef, RefsTo: len(req.Refs), From: firstSample, To: len(req.Samples)}
+	s := request.Series{RefsFrom: firstRef, RefsTo: len(req.Refs), From: firstSample, To: len(req.Samples)}
 	if d.MaxBytes > 0 && !d.fits(refs, req) {
 		return fmt.Errorf("%w: labels of the request need more than the %d bytes allowed", ErrTooLarge, d.MaxBytes)
 	}
@@ -182,8 +183,8 @@ func (d *Decoder) seriesV2(b []byte, i, index int, req *mapping.WriteRequest, c 
 
 // fits says whether the label bytes of all series so far, and of one with some references, are within the bound. They
 // are counted only if they might not be, were all symbols as long as the longest.
-func (d *Decoder) fits(refs []uint32, req *mapping.WriteRequest) bool {
-	if most := len(req.Refs) * (d.longest + mapping.PairBytes); !d.counted && most <= d.MaxBytes {
+func (d *Decoder) fits(refs []uint32, req *request.Write) bool {
+	if most := len(req.Refs) * (d.longest + request.PairBytes); !d.counted && most <= d.MaxBytes {
 		return true
 	}
 	if !d.counted {
@@ -212,16 +213,16 @@ func (d *Decoder) checkRefs(refs []uint32) (problem string) {
 	return ""
 }
 
-// formatSeries is FormatSeries of as many labels as the references of a malformed series tell.
+// formatSeries is request.FormatSeries of as many labels as the references of a malformed series tell.
 func (d *Decoder) formatSeries(refs []uint32) string {
 	var labels []byte
-	for ; len(refs) >= 2 && len(labels) < maxFormattedSeries; refs = refs[2:] {
+	for ; len(refs) >= 2 && len(labels) < request.MaxFormatted; refs = refs[2:] {
 		if uint64(max(refs[0], refs[1])) >= uint64(len(d.symbols)) {
 			break
 		}
-		labels = mapping.AppendSymbols(labels, d.symbols[refs[0]], d.symbols[refs[1]])
+		labels = request.AppendSymbols(labels, d.symbols[refs[0]], d.symbols[refs[1]])
 	}
-	return FormatSeries(labels)
+	return request.FormatSeries(labels)
 }
 
 // appendRefs reads references, one or packed. References have 32 bits, what is beyond is dropped.

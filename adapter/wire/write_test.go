@@ -9,14 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/adapter/wire"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // A series is what a decoder says of one, for comparison: labels in order, samples as bits.
@@ -40,12 +39,12 @@ func describe(labels []string, samples func(yield func(t int64, v float64)), his
 	return s
 }
 
-func decoded(t rapid.TB, req *mapping.WriteRequest) []series {
+func decoded(t rapid.TB, req *request.Write) []series {
 	var got []series
 	histograms := req.Histograms
 	for i, s := range req.Series {
 		var labels []string
-		if err := mapping.ParseLabels(req.LabelsOf(i), func(name, value []byte) error {
+		if err := request.ParseLabels(req.LabelsOf(i), func(name, value []byte) error {
 			labels = append(labels, string(name), string(value))
 			return nil
 		}); err != nil {
@@ -114,7 +113,7 @@ func compareV1(t rapid.TB, body []byte) {
 	wantErr := want.Unmarshal(bytes.Clone(body))
 	finder := &parrot{t: t}
 	d := wire.Decoder{Finder: finder}
-	var req mapping.WriteRequest
+	var req request.Write
 	c, err := d.DecodeV1(body, &req)
 	if errors.Is(err, wire.ErrOtherVersion) {
 		if wantErr == nil && len(want.Timeseries)+len(want.Metadata) > 0 {
@@ -164,7 +163,7 @@ func compareV1(t rapid.TB, body []byte) {
 		t.Fatalf("body %x: malformed %d, %v", body, c.Malformed, c.Refused)
 	}
 	for _, finder.first = range []bool{false, true} {
-		var again mapping.WriteRequest
+		var again request.Write
 		_, err := d.DecodeV1(body, &again)
 		if got := decoded(t, &again); err != nil || !slices.Equal(got, wantSeries) || len(finder.told) != len(got) {
 			t.Fatalf("body %x, with a finder that knows %x: %v\n got %v\nwant %v", body, finder.known, err, got, wantSeries)
@@ -184,7 +183,7 @@ func compareV2(t rapid.TB, body []byte) {
 	var want writev2.Request
 	wantErr := want.Unmarshal(bytes.Clone(body))
 	var d wire.Decoder
-	var req mapping.WriteRequest
+	var req request.Write
 	c, err := d.DecodeV2(body, &req)
 	if errors.Is(err, wire.ErrOtherVersion) {
 		if wantErr == nil && len(want.Timeseries)+len(want.Symbols) > 0 {
@@ -235,7 +234,7 @@ func compareV2(t rapid.TB, body []byte) {
 			family, typ := "", metadataType(int32(m.Type))
 			for i := 0; i < len(labels) && family == ""; i += 2 {
 				if labels[i] == "__name__" {
-					family = string(mapping.MetricFamily([]byte(labels[i+1]), typ))
+					family = string(request.MetricFamily([]byte(labels[i+1]), typ))
 				}
 			}
 			text := symbols(m.HelpRef, m.UnitRef)
@@ -309,7 +308,7 @@ func FuzzDecodeV2(f *testing.F) {
 func TestDecodeV1_PassesOverWhatTheFinderExpects(t *testing.T) {
 	finder := &parrot{t: t}
 	d := wire.Decoder{Finder: finder}
-	var req mapping.WriteRequest
+	var req request.Write
 	body := bodyV1(20, 6)
 	for n, want := range []int{0, 20} {
 		if _, err := d.DecodeV1(body, &req); err != nil || finder.meet != want || req.Finder != finder {
@@ -321,7 +320,7 @@ func TestDecodeV1_PassesOverWhatTheFinderExpects(t *testing.T) {
 func TestDecodeV1_LabelBytesAreThoseOfTheBody(t *testing.T) {
 	body := bodyV1(3, 4)
 	var d wire.Decoder
-	var req mapping.WriteRequest
+	var req request.Write
 	if _, err := d.DecodeV1(body, &req); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +336,7 @@ func TestDecodeV1_LabelBytesAreThoseOfTheBody(t *testing.T) {
 
 func TestDecodeV2_LabelBytesEqualThoseOf1_0(t *testing.T) {
 	var d1, d2 wire.Decoder
-	var r1, r2 mapping.WriteRequest
+	var r1, r2 request.Write
 	if _, err := d1.DecodeV1(bodyV1(50, 7), &r1); err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +379,7 @@ func TestDecodeV2_MalformedSeriesSaysWhy(t *testing.T) {
 				t.Fatal(err)
 			}
 			var d wire.Decoder
-			var req mapping.WriteRequest
+			var req request.Write
 			counts, err := d.DecodeV2(body, &req)
 			if err != nil {
 				t.Fatal(err)
@@ -388,7 +387,7 @@ func TestDecodeV2_MalformedSeriesSaysWhy(t *testing.T) {
 			if len(req.Series) != 2 || len(req.Samples) != 2 {
 				t.Errorf("got %d series with %d samples, want the 2 good ones with 1 each", len(req.Series), len(req.Samples))
 			}
-			if got := counts.Refused.Refused[mapping.ReasonMalformed]; counts.Malformed != 1 || got != c.refused {
+			if got := counts.Refused.Refused[request.ReasonMalformed]; counts.Malformed != 1 || got != c.refused {
 				t.Errorf("got %d malformed series, %d samples refused, want 1 and %d", counts.Malformed, got, c.refused)
 			}
 			if ex := counts.Refused.Examples; len(ex) != 1 || !strings.Contains(ex[0].Error(), c.want) {
@@ -417,7 +416,7 @@ func TestDecode_ListsAreBounded(t *testing.T) {
 			if c.v2 {
 				decode = d.DecodeV2
 			}
-			var req mapping.WriteRequest
+			var req request.Write
 			_, err := decode(unhex(c.body), &req)
 			if !errors.Is(err, wire.ErrTooLarge) {
 				t.Errorf("got %d series, %d samples, error %v; want ErrTooLarge", len(req.Series), len(req.Samples), err)
@@ -442,7 +441,7 @@ func TestDecodeV2_CountsLabelBytesWhereTheyMightBeTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := wire.Decoder{MaxBytes: 8000}
-	var req mapping.WriteRequest
+	var req request.Write
 	for range 2 {
 		if _, err := d.DecodeV2(body, &req); err != nil || len(req.Series) != 100 {
 			t.Fatalf("got %d series, %v, want 100", len(req.Series), err)
@@ -456,20 +455,6 @@ func TestDecodeV2_CountsLabelBytesWhereTheyMightBeTooMany(t *testing.T) {
 	}
 	if _, err := d.DecodeV2(body, &req); !errors.Is(err, wire.ErrTooLarge) {
 		t.Errorf("labels of 37 kB: got %v, want ErrTooLarge", err)
-	}
-}
-
-func TestFormatSeries_IsShortAndReadable(t *testing.T) {
-	b := mapping.AppendLabel(nil, "__name__", "up")
-	b = mapping.AppendLabel(b, "job", "a\"b\xff")
-	if got, want := wire.FormatSeries(b), `up{job="a\"b\xff"}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	for range 1000 {
-		b = mapping.AppendLabel(b, strings.Repeat("ü", 300), "\xff\x00")
-	}
-	if got := wire.FormatSeries(b); len(got) > 600 || !utf8.ValidString(got) {
-		t.Errorf("got %d bytes: %q", len(got), got)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/pack"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
@@ -138,7 +139,7 @@ func BenchmarkWrite_WarmCache(b *testing.B) {
 	}
 	var (
 		decoder wire.Decoder
-		req     mapping.WriteRequest
+		req     request.Write
 		buf     []byte
 		err     error
 	)
@@ -214,21 +215,21 @@ func BenchmarkWrite_Journal(b *testing.B) {
 			}
 			var (
 				decoder = wire.Decoder{Finder: a.NewFinder()}
-				req     mapping.WriteRequest
+				req     request.Write
 				buf     []byte
 			)
 			write := func(body []byte) {
 				if buf, err = wire.Inflate(buf, body, 32<<20); err != nil {
 					b.Fatal(err)
 				}
-				decode, form := decoder.DecodeV1, wire.FormV1
+				decode, encoding := decoder.DecodeV1, wire.EncodingV1
 				if message == messageV2 {
-					decode, form = decoder.DecodeV2, wire.FormV2
+					decode, encoding = decoder.DecodeV2, wire.EncodingV2
 				}
 				if _, err := decode(buf, &req); err != nil {
 					b.Fatal(err)
 				}
-				req.Form, req.Body = form, body
+				req.Encoding, req.Body = encoding, body
 				if result, err := a.Append(b.Context(), &req); err != nil || result.Written != requestSamples {
 					b.Fatalf("append: %+v, %v", result, err)
 				}
@@ -268,7 +269,7 @@ func BenchmarkWrite_NewSeries(b *testing.B) {
 	}
 	var (
 		decoder wire.Decoder
-		req     mapping.WriteRequest
+		req     request.Write
 		buf     []byte
 		err     error
 	)
@@ -365,7 +366,7 @@ func benchServer(b *testing.B, series int) (url string, start int64) {
 	b.Cleanup(srv.Close)
 	var (
 		decoder wire.Decoder
-		req     mapping.WriteRequest
+		req     request.Write
 	)
 	start = (now.UnixMilli()/3600_000 - 1) * 3600_000
 	for t := start; t < start+3600_000; t += 15_000 {

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 const (
@@ -39,9 +39,9 @@ type load struct {
 }
 
 // sample is a sender's sample: a value of any bits that tells which one it is, and the labels of its series.
-func (l *load) sample(writer, n int) (mapping.Sample, []prompb.Label) {
+func (l *load) sample(writer, n int) (request.Sample, []prompb.Label) {
 	random := rand.New(rand.NewPCG(uint64(writer), uint64(n)))
-	return mapping.Sample{T: l.start + int64(n)*loadIntervalMs, V: math.Float64frombits(random.Uint64())}, []prompb.Label{
+	return request.Sample{T: l.start + int64(n)*loadIntervalMs, V: math.Float64frombits(random.Uint64())}, []prompb.Label{
 		{Name: "__name__", Value: "load"},
 		{Name: "part", Value: strconv.Itoa(n / seriesPoints)},
 		{Name: "writer", Value: strconv.Itoa(writer)},
@@ -70,15 +70,15 @@ func startLoad(t *testing.T, urls ...string) (*load, func()) {
 func (l *load) write(ctx context.Context, writer int) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	for request := 0; ctx.Err() == nil; request++ {
+	for number := 0; ctx.Err() == nil; number++ {
 		var series []sent
-		for n := request * requestPoints; n < (request+1)*requestPoints; n++ {
+		for n := number * requestPoints; n < (number+1)*requestPoints; n++ {
 			p, labels := l.sample(writer, n)
-			series = append(series, sent{labels: labels, samples: []mapping.Sample{p}})
+			series = append(series, sent{labels: labels, samples: []request.Sample{p}})
 		}
-		message := []string{messageV1, messageV2}[request%2]
+		message := []string{messageV1, messageV2}[number%2]
 		l.mu.Lock()
-		l.requests[writer] = request + 1
+		l.requests[writer] = number + 1
 		l.mu.Unlock()
 		res, err := postWrite(ctx, client, l.urls[writer%len(l.urls)], message, series)
 		switch {
@@ -90,7 +90,7 @@ func (l *load) write(ctx context.Context, writer int) {
 			}
 		case res.StatusCode/100 == 2:
 			l.mu.Lock()
-			l.acked[writer][request] = true
+			l.acked[writer][number] = true
 			l.mu.Unlock()
 			select {
 			case <-ctx.Done():
@@ -179,8 +179,8 @@ func (l *load) check(t *testing.T, url string) {
 		}
 		acked := 0
 		for w, requests := range l.acked {
-			for request := range requests {
-				for n := request * requestPoints; n < (request+1)*requestPoints; n++ {
+			for number := range requests {
+				for n := number * requestPoints; n < (number+1)*requestPoints; n++ {
 					acked++
 					if !there[w][n] {
 						problem("sample %d of writer %d was acknowledged and is lost", n, w)

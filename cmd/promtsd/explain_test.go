@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // A running promtsd explains with what it has in memory: the index, and samples that are not stored yet.
@@ -18,7 +18,7 @@ func TestExplain_OfARunningPromtsd(t *testing.T) {
 	now := time.Now().UnixMilli()
 	res, err := postWrite(t.Context(), http.DefaultClient, p.URL(), messageV2, []sent{{
 		labels:  []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "job", Value: "node"}},
-		samples: []mapping.Sample{{T: now - 2, V: 1}, {T: now - 1, V: 0}, {T: now, V: 1}},
+		samples: []request.Sample{{T: now - 2, V: 1}, {T: now - 1, V: 0}, {T: now, V: 1}},
 	}})
 	if err != nil || res.StatusCode/100 != 2 {
 		t.Fatalf("write: %v, %v", res, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/storetest/child"
 )
 
@@ -145,7 +145,7 @@ func (l *life) write(start time.Time, number int) int {
 	l.t.Helper()
 	res, err := postWrite(l.t.Context(), http.DefaultClient, l.url, messageV1, []sent{{
 		labels:  []prompb.Label{{Name: "__name__", Value: "up"}},
-		samples: []mapping.Sample{{T: start.Add(time.Duration(number) * time.Millisecond).UnixMilli(), V: float64(number)}},
+		samples: []request.Sample{{T: start.Add(time.Duration(number) * time.Millisecond).UnixMilli(), V: float64(number)}},
 	}})
 	if err != nil {
 		l.t.Fatal(err)

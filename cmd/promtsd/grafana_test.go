@@ -19,6 +19,7 @@ import (
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 const (
@@ -161,7 +162,7 @@ func grafanaData() (series []sent) {
 			s.labels = append(s.labels, prompb.Label{Name: nameValues[i], Value: nameValues[i+1]})
 		}
 		for i := range (grafanaEnd-grafanaStart)/scrapeMs + 1 {
-			s.samples = append(s.samples, mapping.Sample{T: grafanaStart + int64(i)*scrapeMs, V: value(i)})
+			s.samples = append(s.samples, request.Sample{T: grafanaStart + int64(i)*scrapeMs, V: value(i)})
 		}
 		series = append(series, s)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 const (
@@ -73,10 +73,10 @@ func (t *tally) String() string {
 }
 
 // sample is a sender's sample: a value of any bits, and the labels of its series.
-func (c *crowd) sample(sender, n int) (mapping.Sample, []prompb.Label) {
+func (c *crowd) sample(sender, n int) (request.Sample, []prompb.Label) {
 	random := rand.New(rand.NewPCG(uint64(sender), uint64(n)))
 	lane := n % crowdSamples
-	p := mapping.Sample{T: c.start + int64(n)*crowdIntervalMs, V: math.Float64frombits(random.Uint64())}
+	p := request.Sample{T: c.start + int64(n)*crowdIntervalMs, V: math.Float64frombits(random.Uint64())}
 	return p, []prompb.Label{
 		{Name: "__name__", Value: "crowd_" + strconv.Itoa(lane%2)},
 		{Name: "lane", Value: strconv.Itoa(lane)},
@@ -136,15 +136,15 @@ func pause(ctx context.Context, d time.Duration) {
 // what they sent.
 func (c *crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
 	c.mu.Lock()
-	request := c.acked[sender]
-	c.begun[sender] = request + 1
+	number := c.acked[sender]
+	c.begun[sender] = number + 1
 	c.mu.Unlock()
 	var series []sent
-	for n := request * crowdSamples; n < (request+1)*crowdSamples; n++ {
+	for n := number * crowdSamples; n < (number+1)*crowdSamples; n++ {
 		p, labels := c.sample(sender, n)
-		series = append(series, sent{labels: labels, samples: []mapping.Sample{p}})
+		series = append(series, sent{labels: labels, samples: []request.Sample{p}})
 	}
-	message := []string{messageV1, messageV2}[request%2]
+	message := []string{messageV1, messageV2}[number%2]
 	for try := sender; ctx.Err() == nil; try++ {
 		begin := time.Now()
 		res, err := postWrite(ctx, conns, c.urls[try%len(c.urls)], message, series)

@@ -16,13 +16,14 @@ import (
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
 // histogramsBeside are native histograms for each series, at times where it has no samples, and by a series of their
 // own.
 func histogramsBeside(series []sent) (all []prompb.TimeSeries) {
-	add := func(ls []prompb.Label, samples []mapping.Sample, shift int64) {
+	add := func(ls []prompb.Label, samples []request.Sample, shift int64) {
 		ts := prompb.TimeSeries{Labels: ls}
 		for i, s := range samples {
 			h := prompb.FromIntHistogram(s.T+shift, tsdbutil.GenerateTestHistogram(int64(i)))

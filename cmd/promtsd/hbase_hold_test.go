@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // shortLease is for tests that wait until a lease has run out.
@@ -116,7 +116,7 @@ func TestHBaseHold_NothingIsMissingWhileOneEnds(t *testing.T) {
 			labels: []prompb.Label{
 				{Name: "__name__", Value: name}, {Name: "n", Value: fmt.Sprint(n / 100)}, {Name: "m", Value: fmt.Sprint(n % 100)},
 			},
-			samples: []mapping.Sample{{T: start, V: float64(n) / 3}},
+			samples: []request.Sample{{T: start, V: float64(n) / 3}},
 		})
 	}
 	if err := mustPost(t.Context(), holding.URL(), 1, series); err != nil {
@@ -165,7 +165,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 		for n := range 50 {
 			series = append(series, sent{
 				labels:  []prompb.Label{{Name: "__name__", Value: "held"}, {Name: "n", Value: fmt.Sprint(n)}},
-				samples: []mapping.Sample{{T: start + int64(turn)*15_000, V: float64(turn*n) / 3}},
+				samples: []request.Sample{{T: start + int64(turn)*15_000, V: float64(turn*n) / 3}},
 			})
 		}
 		if err := mustPost(t.Context(), holding.URL(), turn, series); err != nil {
@@ -217,7 +217,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	}
 	promtest.Until(t, "the new journal is written", func(ctx context.Context) error {
 		return mustPost(ctx, holding.URL(), 0, []sent{{
-			labels: []prompb.Label{{Name: "__name__", Value: "later"}}, samples: []mapping.Sample{{T: start, V: 1}},
+			labels: []prompb.Label{{Name: "__name__", Value: "later"}}, samples: []request.Sample{{T: start, V: 1}},
 		}})
 	})
 	for _, p := range both {
@@ -244,7 +244,7 @@ func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 	for begin, turn := time.Now(), 0; time.Since(begin) < 4*time.Second; turn++ {
 		series := []sent{{
 			labels:  []prompb.Label{{Name: "__name__", Value: "unequal"}},
-			samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
+			samples: []request.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
 		}}
 		if err := mustPost(t.Context(), both[turn%2].URL(), turn, series); err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func waitingSeries(t *testing.T, p *promtest.Process) []sent {
 	t.Helper()
 	series := []sent{{
 		labels:  []prompb.Label{{Name: "__name__", Value: "waiting"}},
-		samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}},
+		samples: []request.Sample{{T: time.Now().UnixMilli(), V: 1}},
 	}}
 	if err := mustPost(t.Context(), p.URL(), 0, series); err != nil {
 		t.Fatal(err)
@@ -432,7 +432,7 @@ func TestHBaseHold_IndexInMemoryHearsOfOthers(t *testing.T) {
 		}
 		metric := fmt.Sprintf("news_%d", turn)
 		series := []sent{{labels: []prompb.Label{{Name: "__name__", Value: metric}},
-			samples: []mapping.Sample{{T: start, V: 1}}}}
+			samples: []request.Sample{{T: start, V: 1}}}}
 		if err := mustPost(t.Context(), writer.URL(), turn, series); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // TestHBaseJournal_TakesBodiesOfEverySize sends bodies that are larger than HBase lets a cell be, up to what is
@@ -31,7 +31,7 @@ func TestHBaseJournal_TakesBodiesOfEverySize(t *testing.T) {
 	for _, size := range []int{3 << 20, 11 << 20, 32<<20 - 4096} {
 		series := []sent{{
 			labels:  []prompb.Label{{Name: "__name__", Value: "large"}, {Name: "bytes", Value: fmt.Sprint(size)}},
-			samples: []mapping.Sample{{T: at, V: float64(size)}},
+			samples: []request.Sample{{T: at, V: float64(size)}},
 		}}
 		message, err := encodeV1(series)
 		if err != nil {

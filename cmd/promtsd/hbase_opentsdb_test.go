@@ -18,6 +18,7 @@ import (
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
@@ -74,9 +75,9 @@ func answerOf(t *testing.T, tsd *hbasetest.TSD, metrics ...string) []readSeries 
 			if err != nil {
 				t.Fatalf("OpenTSDB's answer has the value %q: %v", number, err)
 			}
-			series.samples = append(series.samples, mapping.Sample{T: ms, V: v})
+			series.samples = append(series.samples, request.Sample{T: ms, V: v})
 		}
-		slices.SortFunc(series.samples, func(a, b mapping.Sample) int { return int(a.T - b.T) })
+		slices.SortFunc(series.samples, func(a, b request.Sample) int { return int(a.T - b.T) })
 		answer = append(answer, series)
 	}
 	return answer
@@ -125,7 +126,7 @@ func promtsdSeries(start int64) []sent {
 			case 3:
 				v = float64(n) / 3
 			}
-			s.samples = append(s.samples, mapping.Sample{
+			s.samples = append(s.samples, request.Sample{
 				T: start + int64(n/len(offsets))*mapping.HourMs + offsets[n%len(offsets)], V: v,
 			})
 		}
@@ -150,7 +151,7 @@ func TestOpenTSDB_AnswersWhatPromtsdWrote(t *testing.T) {
 				var half []sent
 				for _, s := range series {
 					middle := len(s.samples) / 2
-					half = append(half, sent{labels: s.labels, samples: [][]mapping.Sample{s.samples[:middle],
+					half = append(half, sent{labels: s.labels, samples: [][]request.Sample{s.samples[:middle],
 						s.samples[middle:]}[turn]})
 				}
 				if err := mustPost(t.Context(), promtsd.URL(), turn, half); err != nil {
@@ -198,8 +199,8 @@ func raceForNames(
 			expected["metrics "+metric], expected["tagk "+tagk], expected["tagv "+tagv] = "", "", ""
 			ls := []prompb.Label{{Name: "__name__", Value: metric}, {Name: tagk, Value: tagv}}
 			at := start + int64(n)*1000
-			ours = append(ours, sent{labels: ls, samples: []mapping.Sample{{T: at, V: float64(n)}}})
-			theirs = append(theirs, sent{labels: ls, samples: []mapping.Sample{{T: at + 500, V: float64(-n)}}})
+			ours = append(ours, sent{labels: ls, samples: []request.Sample{{T: at, V: float64(n)}}})
+			theirs = append(theirs, sent{labels: ls, samples: []request.Sample{{T: at + 500, V: float64(-n)}}})
 			points = append(points, hbasetest.Point{
 				Metric: metric, Timestamp: at + 500, Value: json.Number(strconv.Itoa(-n)), Tags: map[string]string{tagk: tagv},
 			})
@@ -245,7 +246,7 @@ func (w *theirs) add(metric string, tags map[string]string, at int64, seconds, t
 	if err != nil {
 		panic(err)
 	}
-	s.samples = []mapping.Sample{{T: at, V: v}}
+	s.samples = []request.Sample{{T: at, V: v}}
 	w.want.write([]sent{s})
 	if seconds {
 		at /= 1000

@@ -12,7 +12,7 @@ import (
 
 	"github.com/promtsd/promtsd/adapter/peer"
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // TestHBasePeer_SeesBehindTLSAndPasswords has two promtsd see what each holds where the listener for peers wants
@@ -28,7 +28,7 @@ func TestHBasePeer_SeesBehindTLSAndPasswords(t *testing.T) {
 	for turn, p := range []*promtest.Process{one, other} {
 		series := []sent{{
 			labels:  []prompb.Label{{Name: "__name__", Value: "held"}, {Name: "by", Value: fmt.Sprint(turn)}},
-			samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
+			samples: []request.Sample{{T: time.Now().UnixMilli(), V: float64(turn)}},
 		}}
 		if err := mustPost(t.Context(), p.URL(), turn, series); err != nil {
 			t.Fatal(err)

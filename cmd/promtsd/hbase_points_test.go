@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
@@ -29,7 +30,7 @@ func pointsSeries(start int64) (all []sent) {
 			if kind == "float" || kind == "mixed" && n%3 == 0 {
 				v = finiteValues[n%len(finiteValues)] + float64(n)/7
 			}
-			p := mapping.Sample{T: start + int64(n)*scrapeMs, V: v}
+			p := request.Sample{T: start + int64(n)*scrapeMs, V: v}
 			if n%5 == 4 {
 				p.T += int64(n%7) - 3 // not on the second
 			}
@@ -120,7 +121,7 @@ func TestOpenTSDB_CompactsCellsOfManyPoints(t *testing.T) {
 					point.Metric, point.Tags = pointsMetric, map[string]string{"kind": s.labels[1].Value}
 					points = append(points, point)
 					v, _ := point.Value.Float64()
-					want.write([]sent{{labels: s.labels, samples: []mapping.Sample{{T: at + 7000 + int64(i)*250, V: v}}}})
+					want.write([]sent{{labels: s.labels, samples: []request.Sample{{T: at + 7000 + int64(i)*250, V: v}}}})
 				}
 			}
 			putting.Put(points...)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/hbase/client"
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
@@ -323,7 +324,7 @@ func TestHBase_PromtsdSeeEachOthersSeriesAtOnce(t *testing.T) {
 						{Name: fmt.Sprintf("label_%d", turn/2), Value: "shared"},
 						{Name: "n", Value: fmt.Sprint(n)},
 					},
-					samples: []mapping.Sample{{T: start + int64(turn)*7*mapping.HourMs/2 + int64(n), V: float64(turn) / 3}},
+					samples: []request.Sample{{T: start + int64(turn)*7*mapping.HourMs/2 + int64(n), V: float64(turn) / 3}},
 				})
 			}
 		}
@@ -416,7 +417,7 @@ func TestHBase_ManyProcessesAssignNames(t *testing.T) {
 							{Name: "label_" + suffix, Value: "value_" + suffix},
 							{Name: "process", Value: fmt.Sprint(p)},
 						},
-						samples: []mapping.Sample{{T: start + int64(round), V: float64(p)}},
+						samples: []request.Sample{{T: start + int64(round), V: float64(p)}},
 					})
 					expected["metrics assign_"+suffix] = true
 					expected["tagk label_"+suffix], expected["tagk process"] = true, true

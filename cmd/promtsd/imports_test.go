@@ -27,22 +27,30 @@ var mayImport = map[string][]string{
 	},
 	"cmd/promtsd/promtest": {"store/storetest/child"},
 
-	"adapter":        {"adapter/bounds", "adapter/fair", "adapter/wire", "query", "query/budget", "mapping", "store"},
+	"adapter": {
+		"adapter/bounds", "adapter/fair", "adapter/wire", "query", "query/budget", "mapping", "mapping/request",
+		"store",
+	},
 	"adapter/bounds": {},
 	"adapter/fair":   {},
-	"adapter/wire":   {"adapter/bounds", "mapping"},
+	"adapter/wire":   {"adapter/bounds", "mapping", "mapping/request"},
 	"adapter/peer":   {},
-	"adapter/api":    {"adapter/bounds", "adapter/fair", "mapping", "query", "query/budget", "query/promstore", "store"},
+	"adapter/api": {
+		"adapter/bounds", "adapter/fair", "mapping", "mapping/request", "query", "query/budget", "query/promstore",
+		"store",
+	},
 
-	"query/promstore": {"mapping", "query", "query/budget"},
+	"query/promstore": {"mapping", "mapping/request", "query", "query/budget"},
 	"query/budget":    {},
 
 	"query": {
-		"query/budget", "mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "mapping/uid", "store",
+		"query/budget", "mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/index",
+		"mapping/uid", "store",
 	},
 
 	"mapping/ingest": {
-		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal",
+		"mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index",
+		"mapping/journal",
 		"mapping/uid",
 		"store",
 	},
@@ -50,15 +58,17 @@ var mayImport = map[string][]string{
 	"mapping/pack":    {"mapping"},
 
 	"mapping/decode": {
-		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/journal",
+		"mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index",
+		"mapping/journal",
 		"mapping/uid", "store",
 	},
 	"mapping/retention": {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "store"},
-	"mapping/exemplars": {"mapping", "mapping/catalog", "store"},
-	"mapping/families":  {"mapping", "mapping/catalog", "store"},
+	"mapping/exemplars": {"mapping", "mapping/request", "mapping/catalog", "store"},
+	"mapping/families":  {"mapping", "mapping/request", "mapping/catalog", "store"},
 	"mapping/catalog":   {"mapping", "store"},
 	"mapping/index":     {"mapping", "mapping/catalog", "mapping/uid", "store"},
 	"mapping/uid":       {"mapping", "store"},
+	"mapping/request":   {"mapping"},
 	"mapping":           {},
 
 	"store/pebble":          {"store"},
@@ -82,7 +92,8 @@ var testsMayImport = []string{
 	"cmd/promtsd/promtest",
 	"mapping/ingest",
 	"store/cellio", "store/hbase/hbasetest",
-	"mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/pack", "mapping/uid", "store",
+	"mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/pack", "mapping/request",
+	"mapping/uid", "store",
 }
 
 // listedPackage is what go list -json says of a package.

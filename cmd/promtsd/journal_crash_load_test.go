@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/prometheus/prompb"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 const stormSenders = 4
@@ -62,7 +62,7 @@ type fate struct {
 // stormWrite is one series of a request.
 type stormWrite struct {
 	series  *stormSeries
-	samples []mapping.Sample // of different times
+	samples []request.Sample // of different times
 }
 
 func newStorm(url string) *storm {
@@ -170,7 +170,7 @@ func (s *stormSender) request() []stormWrite {
 	for range 1 + rand.IntN(8) {
 		picked[s.pick()] = true
 	}
-	var request []stormWrite
+	var writes []stormWrite
 	for series := range picked {
 		times := map[int64]bool{}
 		for range 1 + rand.IntN(most) {
@@ -178,11 +178,11 @@ func (s *stormSender) request() []stormWrite {
 		}
 		w := stormWrite{series: series}
 		for t := range times {
-			w.samples = append(w.samples, mapping.Sample{T: t, V: stormValue()})
+			w.samples = append(w.samples, request.Sample{T: t, V: stormValue()})
 		}
-		request = append(request, w)
+		writes = append(writes, w)
 	}
-	return request
+	return writes
 }
 
 // pick is a series of this era: one of the last few, or now and then a new one.

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 const (
@@ -177,7 +177,7 @@ func (s *stormSeries) compare(found readSeries) (problems []string) {
 			problem(p.T, "got %016x, want %s", bits, f)
 		}
 	}
-	byTime := func(p mapping.Sample, t int64) int { return cmp.Compare(p.T, t) }
+	byTime := func(p request.Sample, t int64) int { return cmp.Compare(p.T, t) }
 	for _, t := range slices.Sorted(maps.Keys(s.samples)) {
 		_, there := slices.BinarySearchFunc(found.samples, t, byTime)
 		if f := s.samples[t]; f.acked && !there {
@@ -200,16 +200,16 @@ func TestStorm_SeesWhatIsWrong(t *testing.T) {
 	}}
 	for _, c := range []struct {
 		name  string
-		found []mapping.Sample
+		found []request.Sample
 		want  string // a part of the only problem; none if empty
 	}{
-		{"acknowledged only", []mapping.Sample{{T: 10, V: 1}, {T: 20, V: 2}}, ""},
-		{"unanswered, too", []mapping.Sample{{T: 10, V: 1}, {T: 20, V: 3}, {T: 30, V: 4}}, ""},
-		{"lost", []mapping.Sample{{T: 10, V: 1}}, "at 20: is lost"},
-		{"other bits", []mapping.Sample{{T: 10, V: math.Copysign(1, -1)}, {T: 20, V: 2}}, "at 10: got bff0000000000000"},
-		{"other bits of an unanswered one", []mapping.Sample{{T: 10, V: 1}, {T: 20, V: 2}, {T: 30, V: 0}}, "at 30: got 0"},
-		{"never sent", []mapping.Sample{{T: 10, V: 1}, {T: 11, V: 1}, {T: 20, V: 2}}, "at 11: 3ff0000000000000 was never"},
-		{"twice", []mapping.Sample{{T: 10, V: 1}, {T: 10, V: 1}, {T: 20, V: 2}}, "at 10: comes after a sample at 10"},
+		{"acknowledged only", []request.Sample{{T: 10, V: 1}, {T: 20, V: 2}}, ""},
+		{"unanswered, too", []request.Sample{{T: 10, V: 1}, {T: 20, V: 3}, {T: 30, V: 4}}, ""},
+		{"lost", []request.Sample{{T: 10, V: 1}}, "at 20: is lost"},
+		{"other bits", []request.Sample{{T: 10, V: math.Copysign(1, -1)}, {T: 20, V: 2}}, "at 10: got bff0000000000000"},
+		{"other bits of an unanswered one", []request.Sample{{T: 10, V: 1}, {T: 20, V: 2}, {T: 30, V: 0}}, "at 30: got 0"},
+		{"never sent", []request.Sample{{T: 10, V: 1}, {T: 11, V: 1}, {T: 20, V: 2}}, "at 11: 3ff0000000000000 was never"},
+		{"twice", []request.Sample{{T: 10, V: 1}, {T: 10, V: 1}, {T: 20, V: 2}}, "at 10: comes after a sample at 10"},
 	} {
 		got := series.compare(readSeries{samples: c.found})
 		if c.want == "" && len(got) == 0 {

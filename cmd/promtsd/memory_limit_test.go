@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Under a memory limit more series and samples are sent than fit. What does not fit is refused by its name, a sender
@@ -143,7 +143,7 @@ func memoryLimitSeries(sender string, i, round int) sent {
 	}
 	at := time.Now().UnixMilli()
 	for k := range int64(2) {
-		s.samples = append(s.samples, mapping.Sample{T: at + k, V: rand.Float64()})
+		s.samples = append(s.samples, request.Sample{T: at + k, V: rand.Float64()})
 	}
 	return s
 }

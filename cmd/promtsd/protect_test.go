@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // What nobody has asked for is not served, and what is stored is not for every user of the machine.
@@ -19,7 +19,7 @@ func TestServe_ProtectsByDefault(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{StoreURL: "pebble:" + data})
 	err := mustPost(t.Context(), promtsd.URL(), 0, []sent{{
-		labels: []prompb.Label{{Name: "__name__", Value: "up"}}, samples: []mapping.Sample{{T: 1, V: 1}},
+		labels: []prompb.Label{{Name: "__name__", Value: "up"}}, samples: []request.Sample{{T: 1, V: 1}},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Many large queries at once, of all kinds, stay within their part of a memory limit; some are answered, others are
@@ -136,7 +136,7 @@ func fillMemoryTest(t *testing.T, p *promtest.Process, end int64) {
 		for n := first; n < first+atATime; n++ {
 			s := sent{labels: []prompb.Label{{Name: "__name__", Value: "m"}, {Name: "n", Value: fmt.Sprintf("%04d", n)}}}
 			for i := range int64(samples) {
-				s.samples = append(s.samples, mapping.Sample{T: end - (samples-1-i)*3000, V: random.NormFloat64()})
+				s.samples = append(s.samples, request.Sample{T: end - (samples-1-i)*3000, V: random.NormFloat64()})
 			}
 			body = append(body, s)
 		}

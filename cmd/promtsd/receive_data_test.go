@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // scrapeMs is the time between two scrapes of what follows.
@@ -69,7 +69,7 @@ func newDecimalValues(n int) benchValues {
 }
 
 // next is the sample of a scrape, whose nominal time is t. Scrapes come in their order from 0 on, none left out.
-func (s *benchValues) next(scrape int, t int64) mapping.Sample {
+func (s *benchValues) next(scrape int, t int64) request.Sample {
 	r := benchRandom(s.n, scrape)
 	jitter := s.n/8%10 == 0
 	if jitter {
@@ -78,16 +78,16 @@ func (s *benchValues) next(scrape int, t int64) mapping.Sample {
 	switch s.kind {
 	case 4:
 		s.whole = max(s.whole+int64(r%129)-64, 0)
-		return mapping.Sample{T: t, V: float64(s.whole * 4096)}
+		return request.Sample{T: t, V: float64(s.whole * 4096)}
 	case 5:
 		s.whole = max(s.whole+int64(r%5)-2, 0)
 	case 6:
 		s.whole += int64(r%101) - 50
 		digits := []float64{100, 1000}[s.n/8%2]
-		return mapping.Sample{T: t, V: float64(s.whole) / digits}
+		return request.Sample{T: t, V: float64(s.whole) / digits}
 	case 7:
 		s.real += float64(int64(r)) / math.MaxInt64
-		return mapping.Sample{T: t, V: s.real}
+		return request.Sample{T: t, V: s.real}
 	default:
 		switch counter := s.n/8*4 + s.kind; {
 		case counter%3 != 0:
@@ -98,7 +98,7 @@ func (s *benchValues) next(scrape int, t int64) mapping.Sample {
 			s.whole++
 		}
 	}
-	return mapping.Sample{T: t, V: float64(s.whole)}
+	return request.Sample{T: t, V: float64(s.whole)}
 }
 
 // drawn is how many bits next drew at random for its sample v, which no lossless form can do without.

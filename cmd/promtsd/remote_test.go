@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // What follows is a sender and a reader made of Prometheus's own encoders and decoders, for the tests of this package.
@@ -28,8 +28,8 @@ import (
 // sent is a series of a write request: its labels as they are sent, its samples, and what stands beside them.
 type sent struct {
 	labels    []prompb.Label
-	samples   []mapping.Sample
-	exemplars []mapping.Sample // with their values as label traceID
+	samples   []request.Sample
+	exemplars []request.Sample // with their values as label traceID
 	help      string           // of its family, a gauge of the series' name; empty: no metadata
 }
 
@@ -142,8 +142,8 @@ func postWrite(ctx context.Context, client *http.Client, url, message string, se
 // readSeries is a series of an answer.
 type readSeries struct {
 	labels  labels.Labels
-	samples []mapping.Sample
-	counts  []mapping.Sample // of native histograms, at their times
+	samples []request.Sample
+	counts  []request.Sample // of native histograms, at their times
 }
 
 func (s readSeries) String() string {
@@ -203,10 +203,10 @@ func decodeSamples(r io.Reader, queries int) ([][]readSeries, error) {
 		for _, ts := range result.Timeseries {
 			s := readSeries{labels: sortedLabels(ts.Labels)}
 			for _, p := range ts.Samples {
-				s.samples = append(s.samples, mapping.Sample{T: p.Timestamp, V: p.Value})
+				s.samples = append(s.samples, request.Sample{T: p.Timestamp, V: p.Value})
 			}
 			for _, p := range ts.Histograms {
-				s.counts = append(s.counts, mapping.Sample{T: p.Timestamp, V: p.ToFloatHistogram().Count})
+				s.counts = append(s.counts, request.Sample{T: p.Timestamp, V: p.ToFloatHistogram().Count})
 			}
 			answer[i] = append(answer[i], s)
 		}
@@ -262,12 +262,12 @@ func decodeChunk(c prompb.Chunk, s *readSeries) error {
 	first := len(*to)
 	it := chunk.Iterator(nil)
 	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
-		var p mapping.Sample
+		var p request.Sample
 		if kind == chunkenc.ValFloat {
 			p.T, p.V = it.At()
 		} else {
 			t, h := it.AtFloatHistogram(nil)
-			p = mapping.Sample{T: t, V: h.Count}
+			p = request.Sample{T: t, V: h.Count}
 		}
 		*to = append(*to, p)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/retention"
 )
@@ -49,7 +50,7 @@ func (d dropper) drop(ctx context.Context) (before int64, ranges int, err error)
 		return before, ranges, err
 	}
 	if err = retention.DropDays(ctx, d.store, d.settings, before); err == nil {
-		d.memory.Forget(index.DayOf(before))
+		d.memory.Forget(mapping.DayOf(before))
 	}
 	return before, ranges, err
 }

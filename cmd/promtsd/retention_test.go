@@ -32,7 +32,7 @@ func TestDropper_BelievesNoClockAlone(t *testing.T) {
 	var b store.Batch
 	w := index.Writer{Tables: settings.Tables}
 	tsuid := settings.Schema.AppendTSUID(nil, 1, []mapping.Tag{{Key: 1, Value: 1}})
-	for day := index.Day(today - days + 1); day <= today; day++ {
+	for day := mapping.Day(today - days + 1); day <= today; day++ {
 		w.PutDay(&b, tsuid, day, 1, nil)
 		row := settings.Schema.AppendRowKey(nil, tsuid, uint32(day)*24*3600)
 		b.Put(settings.Tables.Data, row, catalog.FamilyData, []byte{0, 0}, 1, []byte{1})

@@ -27,6 +27,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
@@ -69,7 +70,7 @@ func (m model) read(mint, maxt int64, matchers []*labels.Matcher) (answer []read
 		found := readSeries{labels: s.labels}
 		for _, t := range slices.Sorted(maps.Keys(s.bits)) {
 			if mint <= t && t <= maxt {
-				found.samples = append(found.samples, mapping.Sample{T: t, V: math.Float64frombits(s.bits[t])})
+				found.samples = append(found.samples, request.Sample{T: t, V: math.Float64frombits(s.bits[t])})
 			}
 		}
 		if len(found.samples) > 0 {
@@ -147,7 +148,7 @@ func (w world) request(t *rapid.T) []sent {
 			s.labels = append(s.labels, prompb.Label{Name: name, Value: set[name]})
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "samples") {
-			s.samples = append(s.samples, mapping.Sample{
+			s.samples = append(s.samples, request.Sample{
 				T: w.times.Draw(t, "t"), V: math.Float64frombits(bits.Draw(t, "bits")),
 			})
 		}
@@ -293,7 +294,7 @@ func TestRoundTrip_AllOfTime(t *testing.T) {
 	defer server.Close()
 	series := []sent{{
 		labels:  []prompb.Label{{Name: "__name__", Value: "ends"}},
-		samples: []mapping.Sample{{T: mapping.MaxTime, V: 2}, {T: 0, V: math.Copysign(0, -1)}},
+		samples: []request.Sample{{T: mapping.MaxTime, V: 2}, {T: 0, V: math.Copysign(0, -1)}},
 	}}
 	writeAll(t, server, messageV1, series)
 	want := model{}

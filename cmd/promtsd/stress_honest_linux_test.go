@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/prometheus/prompb"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 const (
@@ -282,8 +282,8 @@ func (s *stressSender) series(n int) []prompb.Label {
 }
 
 // sample is one of a series. The time follows from how often it was written before, and the value from both.
-func (s *stressSender) sample(n, before int) mapping.Sample {
-	return mapping.Sample{T: s.start + int64(before)*stressStep, V: float64(s.number*1_000_000+n) + float64(before)/8}
+func (s *stressSender) sample(n, before int) request.Sample {
+	return request.Sample{T: s.start + int64(before)*stressStep, V: float64(s.number*1_000_000+n) + float64(before)/8}
 }
 
 // batches is how many requests have all series.
@@ -294,7 +294,7 @@ func (s *stressSender) send(ctx context.Context) {
 	first, before := s.turn%stressBatches*stressBatch, s.turn/stressBatches
 	var body []sent
 	for n := first; n < first+stressBatch; n++ {
-		body = append(body, sent{labels: s.series(n), samples: []mapping.Sample{s.sample(n, before)}})
+		body = append(body, sent{labels: s.series(n), samples: []request.Sample{s.sample(n, before)}})
 	}
 	message := []string{messageV1, messageV2}[s.number%2]
 	s.insist(ctx, "write", s.number, func(ctx context.Context) (int, http.Header, string, error) {
@@ -328,7 +328,7 @@ func (s *stressSender) readBack() (samples int) {
 		s.problem("read back sender %d: %v", s.number, err)
 		return 0
 	}
-	found := map[int][]mapping.Sample{}
+	found := map[int][]request.Sample{}
 	for _, series := range answer[0] {
 		batch, _ := strconv.Atoi(series.labels.Get("batch"))
 		n, _ := strconv.Atoi(series.labels.Get("n"))

@@ -12,7 +12,7 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 const (
@@ -42,7 +42,7 @@ func writing(series func(c *stressClient) []sent) func(*stressClient) {
 // evil is a series of attackers, with names and values of labels in turn.
 func evil(name string, labels ...string) sent {
 	s := sent{labels: []prompb.Label{{Name: "__name__", Value: name}},
-		samples: []mapping.Sample{{T: time.Now().UnixMilli(), V: 1}}}
+		samples: []request.Sample{{T: time.Now().UnixMilli(), V: 1}}}
 	for i := 0; i < len(labels); i += 2 {
 		s.labels = append(s.labels, prompb.Label{Name: labels[i], Value: labels[i+1]})
 	}
@@ -113,7 +113,7 @@ func writeAttacks() []stressAttack {
 		{"one hour again and again", 4, []string{none}, writing(func(c *stressClient) []sent {
 			s := evil("evil_hour", "n", fmt.Sprint(c.number))
 			for i := range int64(20_000) {
-				s.samples = append(s.samples, mapping.Sample{T: 3_600_000*400_000 + i%3_600_000, V: c.random.Float64()})
+				s.samples = append(s.samples, request.Sample{T: 3_600_000*400_000 + i%3_600_000, V: c.random.Float64()})
 			}
 			return []sent{s}
 		})},
@@ -122,7 +122,7 @@ func writeAttacks() []stressAttack {
 			s := evil("evil_ages", "n", fmt.Sprintf("%d_%d", c.number, i))
 			s.samples = nil
 			for hour := range int64(500) {
-				s.samples = append(s.samples, mapping.Sample{T: 3_600_000 * (hour*700 + c.random.Int64N(700)), V: 1})
+				s.samples = append(s.samples, request.Sample{T: 3_600_000 * (hour*700 + c.random.Int64N(700)), V: 1})
 			}
 			return s
 		}))},
@@ -134,7 +134,7 @@ func writeAttacks() []stressAttack {
 		{"exemplars", 4, []string{none}, writing(many(50, func(c *stressClient, i int) sent {
 			s := evil("evil_exemplars", "n", fmt.Sprint(i))
 			for n := range 200 {
-				s.exemplars = append(s.exemplars, mapping.Sample{T: s.samples[0].T - c.random.Int64N(1e10), V: float64(n)})
+				s.exemplars = append(s.exemplars, request.Sample{T: s.samples[0].T - c.random.Int64N(1e10), V: float64(n)})
 			}
 			return s
 		}))},

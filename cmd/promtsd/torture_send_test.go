@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // The kinds of senders.
@@ -107,7 +107,7 @@ func (s *tortureSender) add(name string, n int) *chronicle {
 }
 
 // request makes the next request.
-func (s *tortureSender) request() (request []write) {
+func (s *tortureSender) request() (writes []write) {
 	s.turn++
 	point := func(c *chronicle, t int64) {
 		s.value++
@@ -115,19 +115,19 @@ func (s *tortureSender) request() (request []write) {
 		if s.kind != histograms && s.turn%4 == 0 {
 			v += 0.1 // neither an integer nor a float of four bytes
 		}
-		request = append(request, write{c, t, v})
+		writes = append(writes, write{c, t, v})
 	}
 	switch s.kind {
 	case conflicting:
 		for _, c := range s.series {
-			before := len(request)
+			before := len(writes)
 			for n := range 20 { // over the end of an hour, often
 				t := s.start + int64(n)*s.step*8
 				if s.random.IntN(3) == 0 && !s.mayYetCome(c, t) {
 					point(c, t)
 				}
 			}
-			if family := s.beside[c]; family != nil && len(request) > before && !s.mayYetCome(family, 0) {
+			if family := s.beside[c]; family != nil && len(writes) > before && !s.mayYetCome(family, 0) {
 				point(family, 0)
 			}
 		}
@@ -146,7 +146,7 @@ func (s *tortureSender) request() (request []write) {
 			}
 		}
 	}
-	return request
+	return writes
 }
 
 // mayYetCome tells whether a write whose answer was lost may still take effect.
@@ -166,34 +166,34 @@ func (s *tortureSender) home() *tortureNode { return s.nodes[s.sender%len(s.node
 func (s *tortureSender) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	for !s.enough.Load() && ctx.Err() == nil {
-		request := s.request()
-		if len(request) == 0 {
+		writes := s.request()
+		if len(writes) == 0 {
 			pause(ctx, 50*time.Millisecond)
 			continue
 		}
-		s.history.sending(request)
-		if !s.deliver(ctx, request) {
+		s.history.sending(writes)
+		if !s.deliver(ctx, writes) {
 			return
 		}
-		s.history.acknowledged(request)
+		s.history.acknowledged(writes)
 		s.counts.add("acknowledged", 1)
 		pause(ctx, rand.N(60*time.Millisecond))
 	}
 }
 
 // deliver sends a request again and again; it fails when ctx ends, or on an answer that says never.
-func (s *tortureSender) deliver(ctx context.Context, request []write) bool {
+func (s *tortureSender) deliver(ctx context.Context, writes []write) bool {
 	wait := 20 * time.Millisecond
 	for try := 0; ctx.Err() == nil; try++ {
 		node := s.home()
 		if s.kind != conflicting {
 			node = s.nodes[(s.sender+try)%len(s.nodes)]
 		}
-		status, text, err := s.post(ctx, node, request)
+		status, text, err := s.post(ctx, node, writes)
 		switch {
 		case err != nil:
 			s.counts.add("no answer", 1)
-			s.doubt(node, request)
+			s.doubt(node, writes)
 		case status/100 == 2:
 			return true
 		case status/100 == 4 && status != http.StatusTooManyRequests:
@@ -209,12 +209,12 @@ func (s *tortureSender) deliver(ctx context.Context, request []write) bool {
 }
 
 // doubt notes that a request may take effect at any time while its node lives.
-func (s *tortureSender) doubt(node *tortureNode, request []write) {
+func (s *tortureSender) doubt(node *tortureNode, writes []write) {
 	if s.kind != conflicting {
 		return // it writes nothing else at the same times
 	}
 	lives := node.life()
-	for _, w := range request {
+	for _, w := range writes {
 		if s.unsure[w.series] == nil {
 			s.unsure[w.series] = map[int64]int{}
 		}
@@ -223,19 +223,19 @@ func (s *tortureSender) doubt(node *tortureNode, request []write) {
 }
 
 // post sends a request through the front of a node.
-func (s *tortureSender) post(ctx context.Context, node *tortureNode, request []write) (status int, text string,
+func (s *tortureSender) post(ctx context.Context, node *tortureNode, writes []write) (status int, text string,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second+rand.N(8*time.Second))
 	defer cancel()
 	var res *http.Response
 	switch s.kind {
 	case histograms:
-		res, err = s.postHistograms(ctx, node, request)
+		res, err = s.postHistograms(ctx, node, writes)
 	case overOTLP:
-		res, err = s.postOTLP(ctx, node, request)
+		res, err = s.postOTLP(ctx, node, writes)
 	default:
 		message := []string{messageV1, messageV2}[s.turn%2]
-		res, err = postWrite(ctx, s.client, node.front.url(), message, seriesOf(request))
+		res, err = postWrite(ctx, s.client, node.front.url(), message, seriesOf(writes))
 	}
 	if err != nil {
 		return 0, "", err
@@ -246,14 +246,14 @@ func (s *tortureSender) post(ctx context.Context, node *tortureNode, request []w
 }
 
 // seriesOf is the request as it is sent. Points of one series stand together, and what is beside them follows.
-func seriesOf(request []write) (series []sent) {
+func seriesOf(writes []write) (series []sent) {
 	var of *chronicle
-	for _, w := range request {
+	for _, w := range writes {
 		if w.series.content == ofSamples && w.series != of {
 			of = w.series
 			series = append(series, sent{labels: of.labels})
 		}
-		last, p := &series[len(series)-1], mapping.Sample{T: w.t, V: w.value}
+		last, p := &series[len(series)-1], request.Sample{T: w.t, V: w.value}
 		switch w.series.content {
 		case ofSamples:
 			last.samples = append(last.samples, p)
@@ -267,10 +267,10 @@ func seriesOf(request []write) (series []sent) {
 }
 
 // postHistograms sends points as native histograms of so many observations.
-func (s *tortureSender) postHistograms(ctx context.Context, node *tortureNode, request []write) (*http.Response,
+func (s *tortureSender) postHistograms(ctx context.Context, node *tortureNode, writes []write) (*http.Response,
 	error) {
 	var message prompb.WriteRequest
-	for _, w := range request {
+	for _, w := range writes {
 		h := tsdbutil.GenerateTestFloatHistogram(1)
 		h.Count = w.value
 		h.ZeroCount, h.PositiveBuckets, h.NegativeBuckets = w.value, nil, nil
@@ -287,11 +287,11 @@ func (s *tortureSender) postHistograms(ctx context.Context, node *tortureNode, r
 }
 
 // postOTLP sends points as gauges.
-func (s *tortureSender) postOTLP(ctx context.Context, node *tortureNode, request []write) (*http.Response, error) {
+func (s *tortureSender) postOTLP(ctx context.Context, node *tortureNode, writes []write) (*http.Response, error) {
 	metrics := pmetric.NewMetrics()
 	resource := metrics.ResourceMetrics().AppendEmpty()
 	list := resource.ScopeMetrics().AppendEmpty().Metrics()
-	for _, w := range request {
+	for _, w := range writes {
 		metric := list.AppendEmpty()
 		point := metric.SetEmptyGauge().DataPoints().AppendEmpty()
 		point.SetTimestamp(pcommon.NewTimestampFromTime(time.UnixMilli(w.t)))

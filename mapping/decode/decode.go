@@ -28,6 +28,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 )
@@ -155,7 +156,7 @@ func (d *Decoder) exemplarCell(row []byte, c store.Cell, series func([]byte) str
 		return fmt.Sprintf("%s: %v", series(tsuid), err)
 	}
 	var ls []string
-	err = mapping.ParseLabels(e.Labels, func(name, value []byte) error {
+	err = request.ParseLabels(e.Labels, func(name, value []byte) error {
 		ls = append(ls, fmt.Sprintf("%s=%q", name, value))
 		return nil
 	})

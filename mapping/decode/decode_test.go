@@ -14,6 +14,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/decode"
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/cellio"
@@ -98,8 +99,8 @@ func TestDump_OfPromtsdsOwn(t *testing.T) {
 	b.Put(tables.Own, unhex(t, "77 0123456789abcdef"), "p", []byte("lease"), now, []byte(`{"beat":3}`))
 	b.Put(tables.Own, []byte("mup"), "p", nil, now, []byte(`{"type":"gauge"}`))
 	b.Put(tables.Own, []byte("settings"), "p", []byte("salt.width"), now, []byte("1"))
-	new(exemplars.Writer).Put(&b, tables.Exemplars(), exemplars.NewRows(settings.Schema), tsuid, mapping.RequestExemplar{
-		T: now, V: 2.5, Labels: mapping.AppendLabel(nil, "trace_id", "x1"),
+	new(exemplars.Writer).Put(&b, tables.Exemplars(), exemplars.NewRows(settings.Schema), tsuid, request.Exemplar{
+		T: now, V: 2.5, Labels: request.AppendLabel(nil, "trace_id", "x1"),
 	}, now)
 	b.Put("zebra", []byte("row"), "f", []byte("q"), now, []byte("v"))
 	if err := st.Apply(t.Context(), &b); err != nil {

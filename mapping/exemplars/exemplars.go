@@ -4,7 +4,7 @@
 //	row        metric UID | base time, 4 bytes | (tagk UID | tagv UID)...     the row key of the samples, without salt
 //	family     "p"
 //	qualifier  milliseconds in the hour, 4 bytes | hash, 8 bytes
-//	value      the bits of the value, 8 bytes | label bytes (see mapping.AppendLabel), sorted by name
+//	value      the bits of the value, 8 bytes | label bytes (see request.AppendLabel), sorted by name
 //
 // The hash is FNV-1a of the value, and keeps several exemplars of one instant apart. So an exemplar that comes again is
 // written over itself. All numbers are big-endian. The functions are pure.
@@ -22,6 +22,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -65,7 +66,7 @@ type Writer struct {
 }
 
 // Put adds an exemplar of a series. e.T must be a time that a sample may have, e.Labels what AppendLabels has made.
-func (w *Writer) Put(b *store.Batch, table string, rows Rows, tsuid []byte, e mapping.RequestExemplar, now int64) {
+func (w *Writer) Put(b *store.Batch, table string, rows Rows, tsuid []byte, e request.Exemplar, now int64) {
 	base := mapping.BaseTime(e.T)
 	w.row = rows.Append(w.row[:0], tsuid, base)
 	w.cell = binary.BigEndian.AppendUint64(w.cell[:0], math.Float64bits(e.V))
@@ -80,13 +81,13 @@ func (w *Writer) Put(b *store.Batch, table string, rows Rows, tsuid []byte, e ma
 
 // Parse reads a cell of the row of a base time; its series is left out. The labels point into the value. The error
 // wraps mapping.ErrCorrupt.
-func Parse(base uint32, c store.Cell) (mapping.RequestExemplar, error) {
+func Parse(base uint32, c store.Cell) (request.Exemplar, error) {
 	if len(c.Qualifier) != qualifierBytes || len(c.Value) < valueBytes {
-		return mapping.RequestExemplar{},
+		return request.Exemplar{},
 			fmt.Errorf("%w: a cell with a qualifier of %d bytes and a value of %d bytes is no exemplar",
 				mapping.ErrCorrupt, len(c.Qualifier), len(c.Value))
 	}
-	return mapping.RequestExemplar{
+	return request.Exemplar{
 		T:      int64(base)*1000 + int64(binary.BigEndian.Uint32(c.Qualifier)),
 		V:      math.Float64frombits(binary.BigEndian.Uint64(c.Value)),
 		Labels: c.Value[valueBytes:],
@@ -101,7 +102,7 @@ func AppendLabels(dst, raw []byte) ([]byte, error) {
 	type label struct{ name, value []byte }
 	var some [8]label
 	ls, chars := some[:0], 0
-	err := mapping.ParseLabels(raw, func(name, value []byte) error {
+	err := request.ParseLabels(raw, func(name, value []byte) error {
 		if len(value) == 0 {
 			return nil // an empty value is no label
 		}
@@ -127,7 +128,7 @@ func AppendLabels(dst, raw []byte) ([]byte, error) {
 		if i > 0 && bytes.Equal(ls[i-1].name, l.name) {
 			return dst, fmt.Errorf("%w: label %q of an exemplar is there twice", mapping.ErrInvalid, l.name)
 		}
-		dst = mapping.AppendLabel(dst, string(l.name), string(l.value))
+		dst = request.AppendLabel(dst, string(l.name), string(l.value))
 	}
 	return dst, nil
 }

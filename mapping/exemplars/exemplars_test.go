@@ -12,12 +12,13 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/exemplars"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 )
 
 func raw(pairs ...string) (b []byte) {
 	for i := 0; i < len(pairs); i += 2 {
-		b = mapping.AppendLabel(b, pairs[i], pairs[i+1])
+		b = request.AppendLabel(b, pairs[i], pairs[i+1])
 	}
 	return b
 }
@@ -30,7 +31,7 @@ func TestPut_WritesWhatIsDrawn(t *testing.T) {
 		tsuid := schema.AppendTSUID(nil, 1, []mapping.Tag{{Key: 2, Value: 3}})
 		var b store.Batch
 		var w exemplars.Writer
-		e := mapping.RequestExemplar{T: 3_600_000*9 + 258, V: 1.5, Labels: raw("a", "b")}
+		e := request.Exemplar{T: 3_600_000*9 + 258, V: 1.5, Labels: raw("a", "b")}
 		w.Put(&b, "table", exemplars.NewRows(schema), tsuid, e, 77)
 		m := b.At(0)
 		got := fmt.Sprintf("%s %x %s %x %d %x", m.Table, m.Row, m.Family, m.Qualifier, m.Timestamp, m.Value)
@@ -55,7 +56,7 @@ func TestPut_ComesBackAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := mapping.RequestExemplar{
+		e := request.Exemplar{
 			T: rapid.Int64Range(0, mapping.MaxTime-3*mapping.HourMs).Draw(t, "t"),
 			V: math.Float64frombits(rapid.Uint64().Draw(t, "v")), Labels: labels,
 		}
@@ -115,7 +116,7 @@ func FuzzParse(f *testing.F) {
 	rows := exemplars.NewRows(mapping.DefaultSchema())
 	var b store.Batch
 	var w exemplars.Writer
-	w.Put(&b, "table", rows, make([]byte, 9), mapping.RequestExemplar{T: 5, V: 1, Labels: raw("a", "b")}, 1)
+	w.Put(&b, "table", rows, make([]byte, 9), request.Exemplar{T: 5, V: 1, Labels: raw("a", "b")}, 1)
 	f.Add(b.At(0).Row, b.At(0).Qualifier, b.At(0).Value)
 	f.Add([]byte("x"), []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, row, qualifier, value []byte) {

@@ -13,6 +13,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/families"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -27,12 +28,12 @@ func fixture(t *testing.T) (store.Store, catalog.Tables) {
 	return st, s.Tables
 }
 
-func said(family, typ, help, unit string) mapping.RequestMetadata {
-	return mapping.RequestMetadata{Family: []byte(family), Type: typ, Help: []byte(help), Unit: []byte(unit)}
+func said(family, typ, help, unit string) request.Metadata {
+	return request.Metadata{Family: []byte(family), Type: typ, Help: []byte(help), Unit: []byte(unit)}
 }
 
 // write writes metadata as a request does, and says how many cells that took.
-func write(t *testing.T, st store.Store, w *families.Writer, now int64, all ...mapping.RequestMetadata) int {
+func write(t *testing.T, st store.Store, w *families.Writer, now int64, all ...request.Metadata) int {
 	t.Helper()
 	if err := w.Load(t.Context(), now); err != nil {
 		t.Fatal(err)
@@ -75,17 +76,17 @@ func TestWriter_WritesWhatIsNewAndTheLastCounts(t *testing.T) {
 	for step, c := range []struct {
 		w     *families.Writer
 		after int64
-		said  []mapping.RequestMetadata
+		said  []request.Metadata
 		want  int
 	}{
-		{w, 0, []mapping.RequestMetadata{a, b}, 2},
-		{w, 60_000, []mapping.RequestMetadata{a, b, a, b}, 0},
-		{w, 60_000, []mapping.RequestMetadata{a, said("b", "gauge", "B", "")}, 1},
-		{w, 60_000, []mapping.RequestMetadata{a, b}, 1},
-		{other, 60_000, []mapping.RequestMetadata{said("a", "gauge", "of another", "")}, 1},
-		{w, 60_000, []mapping.RequestMetadata{a}, 0},
+		{w, 0, []request.Metadata{a, b}, 2},
+		{w, 60_000, []request.Metadata{a, b, a, b}, 0},
+		{w, 60_000, []request.Metadata{a, said("b", "gauge", "B", "")}, 1},
+		{w, 60_000, []request.Metadata{a, b}, 1},
+		{other, 60_000, []request.Metadata{said("a", "gauge", "of another", "")}, 1},
+		{w, 60_000, []request.Metadata{a}, 0},
 		// What another wrote, and nobody says any more, does not stay for ever.
-		{w, 2 * 3600_000, []mapping.RequestMetadata{a}, 1},
+		{w, 2 * 3600_000, []request.Metadata{a}, 1},
 	} {
 		now += c.after
 		if got := write(t, st, c.w, now, c.said...); got != c.want {
@@ -130,7 +131,7 @@ func TestWriter_RefusesWhatCannotBeKept(t *testing.T) {
 	st, tables := fixture(t)
 	w := families.NewWriter(st, tables)
 	var b store.Batch
-	for _, m := range []mapping.RequestMetadata{
+	for _, m := range []request.Metadata{
 		said("", "counter", "help", ""), said("\xff", "counter", "", ""),
 		said(strings.Repeat("x", 10_000), "counter", "", ""),
 		said("a", "counter", strings.Repeat("x", 40_000), strings.Repeat("x", 40_000)),

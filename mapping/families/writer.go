@@ -17,6 +17,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -147,7 +148,7 @@ type Change struct {
 
 // Put adds the metadata of a family, as a sender said it, to the batch, unless it is known to be in the store; changed
 // says so. now is the clock in milliseconds. Metadata that cannot be kept is mapping.ErrInvalid, or ErrLimited.
-func (w *Writer) Put(b *store.Batch, m mapping.RequestMetadata, from string, now int64) (c Change, changed bool,
+func (w *Writer) Put(b *store.Batch, m request.Metadata, from string, now int64) (c Change, changed bool,
 	err error) {
 	if len(m.Family) == 0 || len(m.Family) > maxName || !utf8.Valid(m.Family) {
 		return c, false, fmt.Errorf("%w: metadata of family %.64q: the name must be UTF-8 and have 1 to %d bytes",
@@ -311,7 +312,7 @@ func (w *Writer) Keep(changes []Change) {
 }
 
 // hash is that of what is said of a family, never 0.
-func (w *Writer) hash(m mapping.RequestMetadata) uint64 {
+func (w *Writer) hash(m request.Metadata) uint64 {
 	var h maphash.Hash
 	h.SetSeed(w.seed)
 	for _, text := range [][]byte{m.Help, m.Unit} {

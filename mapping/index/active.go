@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -103,7 +104,7 @@ func (s *selection) pendingRanges() (ranges []store.Range) {
 
 // scanActive calls f with the position of each pending series that was active on a day, and returns the rows of the day
 // that it has passed.
-func (s *selection) scanActive(ctx context.Context, day Day, ranges []store.Range, f func(i int)) (rows int,
+func (s *selection) scanActive(ctx context.Context, day mapping.Day, ranges []store.Range, f func(i int)) (rows int,
 	err error) {
 	prefix := appendDay(nil, day)
 	scan := store.Scan{Table: s.r.Settings.Tables.Own, Ranges: make([]store.Range, len(ranges))}
@@ -129,7 +130,7 @@ func (s *selection) scanActive(ctx context.Context, day Day, ranges []store.Rang
 }
 
 // getActive is scanActive by asking for the row of each series.
-func (s *selection) getActive(ctx context.Context, day Day, f func(i int)) error {
+func (s *selection) getActive(ctx context.Context, day mapping.Day, f func(i int)) error {
 	prefix := appendDay(nil, day)
 	keys := make([][]byte, len(s.pending))
 	for i, tsuid := range s.pending {
@@ -149,11 +150,11 @@ func (s *selection) getActive(ctx context.Context, day Day, f func(i int)) error
 }
 
 // presentDays are the days of the range on which any series was active, found by jumping from each to the next.
-func (s *selection) presentDays(ctx context.Context) (present []Day, err error) {
-	present = []Day{}
+func (s *selection) presentDays(ctx context.Context) (present []mapping.Day, err error) {
+	present = []mapping.Day{}
 	for next := int(s.first); next <= int(s.last); {
 		jump := store.Scan{Table: s.r.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
-			Start: appendDay(nil, Day(next)), Stop: Successor(appendDay(nil, s.last)),
+			Start: appendDay(nil, mapping.Day(next)), Stop: Successor(appendDay(nil, s.last)),
 		}}}
 		next = int(s.last) + 1
 		for row, err := range s.r.Store.Scan(ctx, jump) {

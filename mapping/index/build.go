@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
 )
@@ -25,7 +26,7 @@ func Build(ctx context.Context, st store.Store, s catalog.Settings, now int64, p
 		seriesDays int
 		seen       = map[string]struct{}{} // TSUIDs of the metric and day at hand
 		head       []byte                  // salt and metric UID of the rows at hand
-		day        Day
+		day        mapping.Day
 	)
 	for row, err := range st.Scan(ctx, store.Scan{Table: s.Tables.Data}) {
 		if err != nil {
@@ -39,7 +40,7 @@ func Build(ctx context.Context, st store.Store, s catalog.Settings, now int64, p
 			continue // a foreign key, or one without tags: a global annotation
 		}
 		// Rows are ordered by salt, metric and time: what was seen of a metric's day is done with when it ends.
-		rowHead, rowDay := row.Key[:s.Schema.TagsOffset()-4], DayOf(int64(base)*1000)
+		rowHead, rowDay := row.Key[:s.Schema.TagsOffset()-4], mapping.DayOf(int64(base)*1000)
 		if rowDay != day || !bytes.Equal(rowHead, head) {
 			clear(seen)
 			head, day = append(head[:0], rowHead...), rowDay

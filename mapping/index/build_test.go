@@ -78,7 +78,7 @@ func TestBuild_IndexFindsWhatRowKeysFind(t *testing.T) {
 					t.Fatal(err)
 				}
 				if key, err := settings.Schema.ParseRowKey(row.Key); err == nil {
-					first := int64(index.DayOf(int64(key.Base)*1000)) * day
+					first := int64(mapping.DayOf(int64(key.Base)*1000)) * day
 					spans[[2]int64{first, first + day - 1}] = true
 					spans[[2]int64{max(0, first-3*day), first + 3*day - 1}] = true
 				}

@@ -4,17 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
 )
 
 // DaysBefore is the rows of promtsd's own table that say which series were active on the days before a day.
-func DaysBefore(day Day) store.Range {
+func DaysBefore(day mapping.Day) store.Range {
 	return store.Range{Start: appendDay(nil, 0), Stop: appendDay(nil, day)}
 }
 
 // ListDays lists the days, up to one, on which any series was active, in order. It reads a row of each.
-func ListDays(ctx context.Context, st store.Store, tables catalog.Tables, last Day) (days []Day, err error) {
+func ListDays(ctx context.Context, st store.Store, tables catalog.Tables, last mapping.Day) (
+	days []mapping.Day, err error,
+) {
 	stop := Successor(appendDay(nil, last))
 	for next := appendDay(nil, 0); next != nil; {
 		scan := store.Scan{Table: tables.Own, Limit: 1, Ranges: []store.Range{{Start: next, Stop: stop}}}

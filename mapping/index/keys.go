@@ -18,6 +18,7 @@ package index
 import (
 	"encoding/binary"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
 )
@@ -25,7 +26,6 @@ import (
 const (
 	dayPrefix    = 'd'
 	dayRowPrefix = 3 // bytes before the TSUID
-	dayMs        = 24 * 3600_000
 
 	// maxDays is the number of days up to which a query finds series in the rows of the days; beyond, in the list of all
 	// series.
@@ -38,12 +38,6 @@ var (
 	emptyQualifier   = []byte{}
 )
 
-// Day is a number of days since 1970, in UTC.
-type Day uint16
-
-// DayOf is the day of a time in milliseconds, 0..mapping.MaxTime.
-func DayOf(ms int64) Day { return Day(ms / dayMs) }
-
 // Writer adds series to the index.
 type Writer struct {
 	Tables catalog.Tables
@@ -55,18 +49,18 @@ func (w Writer) PutSeries(b *store.Batch, tsuid []byte, now int64) {
 }
 
 // PutDay adds the row that says that a series was active on a day. scratch is returned, grown, for the next call.
-func (w Writer) PutDay(b *store.Batch, tsuid []byte, day Day, now int64, scratch []byte) []byte {
+func (w Writer) PutDay(b *store.Batch, tsuid []byte, day mapping.Day, now int64, scratch []byte) []byte {
 	scratch = append(appendDay(scratch[:0], day), tsuid...)
 	b.Put(w.Tables.Own, scratch, catalog.FamilyOwn, emptyQualifier, now, nil)
 	return scratch
 }
 
-func appendDay(dst []byte, day Day) []byte {
+func appendDay(dst []byte, day mapping.Day) []byte {
 	return binary.BigEndian.AppendUint16(append(dst, dayPrefix), uint16(day))
 }
 
 // parseDay reads the day of a row that begins with appendDay's bytes.
-func parseDay(row []byte) Day { return Day(binary.BigEndian.Uint16(row[1:])) }
+func parseDay(row []byte) mapping.Day { return mapping.Day(binary.BigEndian.Uint16(row[1:])) }
 
 // Successor is the first key after all that begin with prefix, nil for the table's end.
 func Successor(prefix []byte) []byte {

@@ -39,12 +39,13 @@ func TestWriter_WritesTheRowsAsTheyAreDrawn(t *testing.T) {
 func TestDayOf_DaysBeginAtMidnightUTC(t *testing.T) {
 	for _, c := range []struct {
 		ms   int64
-		want Day
+		want mapping.Day
 	}{
-		{0, 0}, {dayMs - 1, 0}, {dayMs, 1}, {1795219200000, 20778}, {1795219199999, 20777}, {mapping.MaxTime, 49710},
+		{0, 0}, {mapping.DayMs - 1, 0}, {mapping.DayMs, 1},
+		{1795219200000, 20778}, {1795219199999, 20777}, {mapping.MaxTime, 49710},
 	} {
-		if got := DayOf(c.ms); got != c.want {
-			t.Errorf("DayOf(%d) = %d, want %d", c.ms, got, c.want)
+		if got := mapping.DayOf(c.ms); got != c.want {
+			t.Errorf("mapping.DayOf(%d) = %d, want %d", c.ms, got, c.want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // checkLabels compares, by all roads, names and values with the labels of the series that a Select of some days finds.
 func checkLabels(
-	t *testing.T, rt *rapid.T, db *database, memory *index.Reader, first, last index.Day, ms []*labels.Matcher,
+	t *testing.T, rt *rapid.T, db *database, memory *index.Reader, first, last mapping.Day, ms []*labels.Matcher,
 ) {
 	readers := map[string]*index.Reader{"memory": memory, "store": db.reader(true), "row keys": db.reader(false)}
 	if rapid.Bool().Draw(rt, "long") {

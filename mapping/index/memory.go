@@ -119,7 +119,7 @@ func (m *Memory) told(begin time.Time) bool {
 	}
 	attrs := []any{"series", m.serving.len(), "took", time.Since(begin).Round(time.Millisecond)}
 	if m.serving.from > 0 {
-		attrs = append(attrs, "from", time.UnixMilli(int64(m.serving.from)*dayMs).UTC().Format(time.DateOnly))
+		attrs = append(attrs, "from", time.UnixMilli(int64(m.serving.from)*mapping.DayMs).UTC().Format(time.DateOnly))
 	}
 	if n := len(m.serving.left); n > 0 {
 		m.Logger.Warn("series index is in memory without the metrics that have most series: the latest day has more than "+
@@ -175,7 +175,7 @@ func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
 		return nil, err
 	}
 	series, all := make(map[mapping.UID]int), 0
-	prefix := appendDay(nil, Day(day))
+	prefix := appendDay(nil, mapping.Day(day))
 	scan := store.Scan{Table: m.Settings.Tables.Own, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
 	for row, err := range m.Store.Scan(ctx, scan) {
 		if err != nil {
@@ -223,7 +223,7 @@ func (m *Memory) fill(ctx context.Context, s *shelf) error {
 		if done := m.reached(s, day+1, day < 0, next < never-1); done || rows > maxRowsBuilt {
 			return nil
 		}
-		n, err := m.fillDay(ctx, s, Day(day), room)
+		n, err := m.fillDay(ctx, s, mapping.Day(day), room)
 		switch {
 		case errors.Is(err, errFull):
 			return nil
@@ -280,7 +280,7 @@ func (m *Memory) lastDay(ctx context.Context, upTo int) (day int, err error) {
 func (m *Memory) firstDay(ctx context.Context, first, last int) (day int, err error) {
 	day = -1
 	scan := store.Scan{Table: m.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
-		Start: appendDay(nil, Day(first)), Stop: Successor(appendDay(nil, Day(last))),
+		Start: appendDay(nil, mapping.Day(first)), Stop: Successor(appendDay(nil, mapping.Day(last))),
 	}}}
 	for row, err := range m.Store.Scan(ctx, scan) {
 		if err != nil {
@@ -292,7 +292,7 @@ func (m *Memory) firstDay(ctx context.Context, first, last int) (day int, err er
 }
 
 // fillDay reads the rows of one day, as long as the series are no more than max.
-func (m *Memory) fillDay(ctx context.Context, s *shelf, day Day, max int) (rows int, err error) {
+func (m *Memory) fillDay(ctx context.Context, s *shelf, day mapping.Day, max int) (rows int, err error) {
 	const page = 512 // rows that are added under one lock
 	var slab []byte
 	var ends []int
@@ -379,7 +379,7 @@ func (m *Memory) learn(row []byte) {
 }
 
 // Forget says that the days before one are not kept: there need be no row for them in the store.
-func (m *Memory) Forget(before Day) {
+func (m *Memory) Forget(before mapping.Day) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kept = max(m.kept, int(before))
@@ -394,7 +394,7 @@ func (m *Memory) lacks(s *shelf, metrics []mapping.UID) bool {
 
 // covering returns the shelf that has all that there is to know of the days from one on, but of metrics that it lacks,
 // nil if there is none. Its methods need m.mu.
-func (m *Memory) covering(first Day) *shelf {
+func (m *Memory) covering(first mapping.Day) *shelf {
 	if m.Refresh > 0 && !m.news.fresh() {
 		return nil
 	}

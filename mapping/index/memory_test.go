@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"pgregory.net/rapid"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
@@ -45,7 +46,7 @@ func (db *database) readerOn(m *index.Memory) *index.Reader {
 }
 
 // add puts a series on some days through a memory.
-func (db *database) add(m *index.Memory, tsuid []byte, days ...index.Day) {
+func (db *database) add(m *index.Memory, tsuid []byte, days ...mapping.Day) {
 	db.t.Helper()
 	var b store.Batch
 	db.writer.PutSeries(&b, tsuid, 1)
@@ -59,7 +60,7 @@ func (db *database) add(m *index.Memory, tsuid []byte, days ...index.Day) {
 
 // selected is what a Select of whole days has found, and by which road.
 func (db *database) selected(
-	r *index.Reader, first, last index.Day, ms ...*labels.Matcher,
+	r *index.Reader, first, last mapping.Day, ms ...*labels.Matcher,
 ) (found []string, road index.Road) {
 	db.t.Helper()
 	result, err := r.Select(db.t.Context(), int64(first)*day, int64(last)*day+day-1, index.Limits{}, ms...)
@@ -83,8 +84,8 @@ func TestMemory_AnswersAsTheStore(t *testing.T) {
 // checkMemory lets processes write and forget, and compares what each finds in memory with what is found in the store.
 func checkMemory(t *testing.T, rt *rapid.T, db *database) {
 	const first = 20_000
-	genDay := rapid.Custom(func(rt *rapid.T) index.Day {
-		return index.Day(first + rapid.SampledFrom([]int{0, 1, 2, 3, 5, 6, 7, 30, 39}).Draw(rt, "day"))
+	genDay := rapid.Custom(func(rt *rapid.T) mapping.Day {
+		return mapping.Day(first + rapid.SampledFrom([]int{0, 1, 2, 3, 5, 6, 7, 30, 39}).Draw(rt, "day"))
 	})
 	genSeries := rapid.Custom(func(rt *rapid.T) []byte {
 		words := []string{"a", "b", "c", "ab", "\xe9", "é"}
@@ -142,7 +143,7 @@ func genMatcher(rt *rapid.T) *labels.Matcher {
 
 func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 	db := newDatabase(t, nil)
-	const d = index.Day(20_000)
+	const d = mapping.Day(20_000)
 	one, ofOne := db.member(1000, time.Hour)
 	two, ofTwo := db.member(1000, time.Hour)
 	db.add(one, db.tsuid("m", "k", "1"), d, d-100)
@@ -162,7 +163,7 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, span := range [][2]index.Day{{d, d}, {d - 100, d - 99}, {d - 30, d - 1}} {
+	for _, span := range [][2]mapping.Day{{d, d}, {d - 100, d - 99}, {d - 30, d - 1}} {
 		want, _ := db.selected(db.reader(true), span[0], span[1], eq("__name__", "m"))
 		for name, r := range map[string]*index.Reader{"one": ofOne, "two": ofTwo} {
 			got, road := db.selected(r, span[0], span[1], eq("__name__", "m"))
@@ -313,7 +314,7 @@ func TestMemory_IsBounded(t *testing.T) {
 		}
 		r := db.readerOn(m)
 		for back := range 4 {
-			got, road := db.selected(r, index.Day(20_000-back), 20_000, eq("__name__", "m"))
+			got, road := db.selected(r, mapping.Day(20_000-back), 20_000, eq("__name__", "m"))
 			if len(got) != 10*(back+1) || (road == index.MemoryRoad) != (back < c.days) {
 				t.Errorf("at most %d series, %d days back: got %d by %s", c.max, back, len(got), road)
 			}
@@ -333,7 +334,7 @@ func TestMemory_IsBounded(t *testing.T) {
 // One metric with very many series costs the others nothing: it is left out, and found in the store.
 func TestMemory_LeavesOutTheLargestMetrics(t *testing.T) {
 	db := newDatabase(t, nil)
-	const today = index.Day(20_000)
+	const today = mapping.Day(20_000)
 	put := func(m *index.Memory, metric string, from, to int) {
 		for i := from; i < to; i++ {
 			if tsuid := db.tsuid(metric, "k", fmt.Sprint(metric, i)); m == nil {
@@ -393,7 +394,7 @@ func TestMemory_LeavesOutTheLargestMetrics(t *testing.T) {
 func TestMemory_ForgetsDays(t *testing.T) {
 	db := newDatabase(t, nil)
 	db.write(db.tsuid("m", "k", "v"), 20_000*day)
-	for before, want := range map[index.Day]int{20_000: 1, 20_001: 0} {
+	for before, want := range map[mapping.Day]int{20_000: 1, 20_001: 0} {
 		m, r := db.memory(10)
 		m.Forget(before)
 		if got, road := db.selected(r, 19_990, 20_010, eq("__name__", "m")); len(got) != want || road != index.MemoryRoad {
@@ -449,8 +450,8 @@ func TestMemory_AddsBuildsAndSelectsAtTheSameTime(t *testing.T) {
 		adders.Go(func() {
 			for i := range each {
 				n := w*each + i
-				db.add(m, tsuids[n], index.Day(20_000-i%7))
-				from := index.Day(20_000 - i%7)
+				db.add(m, tsuids[n], mapping.Day(20_000-i%7))
+				from := mapping.Day(20_000 - i%7)
 				got, road := db.selected(r, from, from, eq("k", fmt.Sprint(n)), re("w", "[0-9]"))
 				if len(got) != 1 {
 					t.Errorf("series %d on day %d: got %q by %s", n, from, got, road)

@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtsd/promtsd/mapping"
 )
 
 // registerMetrics makes the metrics of a Memory, which are read from it when they are gathered.
@@ -41,7 +43,7 @@ func (m *Memory) registerMetrics(r prometheus.Registerer) {
 			if m.serving == nil {
 				return math.Inf(1)
 			}
-			return float64(m.serving.from) * dayMs / 1000
+			return float64(m.serving.from) * mapping.DayMs / 1000
 		}),
 	)
 }

@@ -201,10 +201,10 @@ func (m *Memory) fewValues(s *shelf, keys []mapping.UID, most int) []mapping.UID
 }
 
 // keptFrom is the first day, from one on, that is of interest.
-func (m *Memory) keptFrom(first Day) Day {
+func (m *Memory) keptFrom(first mapping.Day) mapping.Day {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return max(first, Day(min(m.kept, never-1)))
+	return max(first, mapping.Day(min(m.kept, never-1)))
 }
 
 // term is the series with one of the values that pass a test.

@@ -43,7 +43,7 @@ func (s *selection) fromMemory(ctx context.Context) error {
 }
 
 // recallDays notes the days on which the series found were active.
-func (s *selection) recallDays(shelf *shelf, first, last Day) {
+func (s *selection) recallDays(shelf *shelf, first, last mapping.Day) {
 	changes := make([]int, int(last)-int(first)+2) // of how many series are active, from the day before
 	runs := make([]DayRun, 0, len(s.found))
 	for i := range s.found {
@@ -58,13 +58,13 @@ func (s *selection) recallDays(shelf *shelf, first, last Day) {
 	active := 0
 	for i, change := range changes {
 		if active += change; active > 0 {
-			s.days[first+Day(i)] = struct{}{}
+			s.days[first+mapping.Day(i)] = struct{}{}
 		}
 	}
 }
 
 // recallMetrics counts the active series of the metrics found.
-func (s *selection) recallMetrics(shelf *shelf, first, last Day) {
+func (s *selection) recallMetrics(shelf *shelf, first, last mapping.Day) {
 	const few = 64 // of so many times as many it does not matter how many
 	schema := shelf.schema
 	found := make(map[mapping.UID]int)

@@ -33,9 +33,9 @@ func (r *Reader) rowKeyScans(mint, maxt int64, p *predicate) []source {
 			dst, _, err := schema.AppendRowTSUID(dst, row)
 			return dst, err
 		},
-		dayOf: func(row []byte) Day {
+		dayOf: func(row []byte) mapping.Day {
 			key, _ := schema.ParseRowKey(row) // Match has parsed it
-			return DayOf(int64(key.Base) * 1000)
+			return mapping.DayOf(int64(key.Base) * 1000)
 		},
 		repeats: true,
 	}}

@@ -160,10 +160,10 @@ func (r *Reader) newSelection(
 	if mint > maxt {
 		return nil, nil
 	}
-	first := DayOf(mint)
+	first := mapping.DayOf(mint)
 	shelf := r.shelfFor(first)
 	if shelf != nil {
-		if first = r.Memory.keptFrom(first); first > DayOf(maxt) {
+		if first = r.Memory.keptFrom(first); first > mapping.DayOf(maxt) {
 			return nil, nil
 		}
 	}
@@ -176,11 +176,12 @@ func (r *Reader) newSelection(
 		return nil, err
 	}
 	if shelf != nil && r.Memory.lacks(shelf, p.metrics) {
-		shelf, first = nil, DayOf(mint)
+		shelf, first = nil, mapping.DayOf(mint)
 	}
 	s := &selection{
-		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: first, last: DayOf(maxt), shelf: shelf,
-		road: r.road(shelf, mint, maxt), pageSize: pageSize, days: make(map[Day]struct{}), metrics: make(map[mapping.UID]int),
+		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: first, last: mapping.DayOf(maxt), shelf: shelf,
+		road: r.road(shelf, mint, maxt), pageSize: pageSize,
+		days: make(map[mapping.Day]struct{}), metrics: make(map[mapping.UID]int),
 	}
 	if limits.Enough > 0 {
 		s.pageSize = min(pageSize, max(fewPageSize, limits.Enough))
@@ -190,7 +191,7 @@ func (r *Reader) newSelection(
 }
 
 // shelfFor returns what is in memory, if that is all that there is from a day on, or nil.
-func (r *Reader) shelfFor(first Day) *shelf {
+func (r *Reader) shelfFor(first mapping.Day) *shelf {
 	if r.Memory == nil || !r.Settings.IndexComplete {
 		return nil
 	}
@@ -211,12 +212,12 @@ func (r *Reader) road(shelf *shelf, mint, maxt int64) Road {
 }
 
 // hoursOf lists the base times of some days that lie between two times.
-func hoursOf(days map[Day]struct{}, mint, maxt int64) []uint32 {
+func hoursOf(days map[mapping.Day]struct{}, mint, maxt int64) []uint32 {
 	first, last := mapping.BaseTime(mint), mapping.BaseTime(maxt)
 	var out []uint32
 	for _, day := range slices.Sorted(maps.Keys(days)) {
-		start := int64(day) * dayMs / 1000
-		for base := start; base < start+dayMs/1000; base += mapping.HourMs / 1000 {
+		start := int64(day) * mapping.DayMs / 1000
+		for base := start; base < start+mapping.DayMs/1000; base += mapping.HourMs / 1000 {
 			if base >= int64(first) && base <= int64(last) {
 				out = append(out, uint32(base))
 			}
@@ -229,13 +230,13 @@ func hoursOf(days map[Day]struct{}, mint, maxt int64) []uint32 {
 type source struct {
 	scan    store.Scan
 	tsuidOf func(dst, row []byte) ([]byte, error)
-	dayOf   func(row []byte) Day // nil: its rows are of no day
+	dayOf   func(row []byte) mapping.Day // nil: its rows are of no day
 	// repeats says that a TSUID may come up in more than one row of the sources.
 	repeats bool
 }
 
 func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
-	first, last := DayOf(mint), DayOf(maxt)
+	first, last := mapping.DayOf(mint), mapping.DayOf(maxt)
 	var out []source
 	if !r.Settings.IndexComplete {
 		// The rows of the index come besides: they tell of series whose samples are not in the data table yet.
@@ -252,11 +253,11 @@ func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
 		})
 	}
 	for day := int(first); day <= int(last); day++ {
-		prefix := appendDay(nil, Day(day))
+		prefix := appendDay(nil, mapping.Day(day))
 		out = append(out, source{
 			scan:    store.Scan{Table: r.Settings.Tables.Own, Ranges: p.metricRanges(prefix)},
 			tsuidOf: func(dst, row []byte) ([]byte, error) { return append(dst, row[len(prefix):]...), nil },
-			dayOf:   func([]byte) Day { return Day(day) },
+			dayOf:   func([]byte) mapping.Day { return mapping.Day(day) },
 			repeats: len(out) > 0 || first != last,
 		})
 	}
@@ -264,7 +265,9 @@ func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
 }
 
 // isLong says that a range is answered from the list of all series.
-func isLong(mint, maxt int64) bool { return int(DayOf(maxt))-int(DayOf(mint)) >= maxDays }
+func isLong(mint, maxt int64) bool {
+	return int(mapping.DayOf(maxt))-int(mapping.DayOf(mint)) >= maxDays
+}
 
 // selection gathers TSUIDs into pages and hands on those that match.
 type selection struct {
@@ -273,8 +276,8 @@ type selection struct {
 	limits     Limits
 	bytes      int64
 	mint, maxt int64
-	first      Day // that of mint, or the first that is kept
-	last       Day // that of maxt
+	first      mapping.Day // that of mint, or the first that is kept
+	last       mapping.Day // that of maxt
 	shelf      *shelf
 	narrowed   *candidates // among which are all, in memory; nil before it is known
 	road       Road
@@ -288,14 +291,14 @@ type selection struct {
 	wanted func(tsuid []byte) bool
 
 	pageSize   int
-	lot        int              // of how many series at a time the days are looked for
-	pending    [][]byte         // such series
-	present    []Day            // on which any series was active
-	seen       map[string]int   // TSUIDs met, where the sources may repeat them, and their position in active
-	active     []uint64         // bit i: active on the day first+i
-	page       []byte           // TSUIDs end to end
-	ends       []int            // where each of the page ends
-	days       map[Day]struct{} // on which a candidate was active
+	lot        int                      // of how many series at a time the days are looked for
+	pending    [][]byte                 // such series
+	present    []mapping.Day            // on which any series was active
+	seen       map[string]int           // TSUIDs met, where the sources may repeat them, and their position in active
+	active     []uint64                 // bit i: active on the day first+i
+	page       []byte                   // TSUIDs end to end
+	ends       []int                    // where each of the page ends
+	days       map[mapping.Day]struct{} // on which a candidate was active
 	candidates int
 	metrics    map[mapping.UID]int // series of each metric met
 	found      []Series            // admitted
@@ -372,7 +375,7 @@ func (s *selection) daysOf(tsuid []byte) (days Days) {
 	}
 	for bits, i := s.active[s.seen[string(tsuid)]], 0; bits>>i != 0; i++ {
 		if bits>>i&1 != 0 {
-			days = withDay(days, s.first+Day(i))
+			days = withDay(days, s.first+mapping.Day(i))
 		}
 	}
 	return days

@@ -82,7 +82,7 @@ func (db *database) write(tsuid []byte, times ...int64) {
 		row := db.settings.Schema.AppendRowKey(nil, tsuid, mapping.BaseTime(t))
 		b.Put(db.settings.Tables.Data, row, "t", mapping.AppendQualifier(nil, uint32(t%mapping.HourMs), 0), 1, []byte{1})
 		db.writer.PutSeries(&b, tsuid, 1)
-		db.writer.PutDay(&b, tsuid, index.DayOf(t), 1, nil)
+		db.writer.PutDay(&b, tsuid, mapping.DayOf(t), 1, nil)
 	}
 	db.apply(&b)
 }
@@ -228,8 +228,8 @@ func TestSelect_ReadsTheDaysOfTheRange(t *testing.T) {
 	const first = 20_000 * day // midnight
 	day1, day2, listed := db.tsuid("m", "k", "day1"), db.tsuid("m", "k", "day2"), db.tsuid("m", "k", "listed")
 	var b store.Batch
-	db.writer.PutDay(&b, day1, index.DayOf(first), 1, nil)
-	db.writer.PutDay(&b, day2, index.DayOf(first)+1, 1, nil)
+	db.writer.PutDay(&b, day1, mapping.DayOf(first), 1, nil)
+	db.writer.PutDay(&b, day2, mapping.DayOf(first)+1, 1, nil)
 	for _, tsuid := range [][]byte{day1, day2, listed} {
 		db.writer.PutSeries(&b, tsuid, 1) // the last is of no day: it tells whether the list was read
 	}
@@ -387,7 +387,7 @@ func TestSelect_ByRowKeysFindsSeriesWithoutRows(t *testing.T) {
 	var b store.Batch
 	waiting := db.tsuid("m", "k", "waiting")
 	db.writer.PutSeries(&b, waiting, 1)
-	db.writer.PutDay(&b, waiting, index.DayOf(noon), 1, nil)
+	db.writer.PutDay(&b, waiting, mapping.DayOf(noon), 1, nil)
 	db.apply(&b)
 	for mint, want := range map[int64]int{noon: 1, noon - day: 2, 0: 2} {
 		result, err := db.reader(false).Select(t.Context(), mint, noon, index.Limits{}, eq("__name__", "m"))
@@ -560,7 +560,7 @@ func TestSelect_BoundsItsMemoryOverAnyRange(t *testing.T) {
 	for i := range series {
 		tsuid := db.tsuid("m", "k", fmt.Sprintf("v%04d", i))
 		db.writer.PutSeries(&b, tsuid, 1)
-		for d := range index.Day(days) {
+		for d := range mapping.Day(days) {
 			if int(d) == i%days { // each is of one day, so that every day brings others
 				db.writer.PutDay(&b, tsuid, 20_000+d, 1, nil)
 			}

@@ -72,7 +72,7 @@ func (s *shelf) slot(tsuid []byte) int {
 
 // add notes that a series was active on a day. A malformed TSUID is passed over: nothing can be called by it. Beyond
 // max series nothing is added; false says so, but where the metric is left out.
-func (s *shelf) add(tsuid []byte, day Day, max int) bool {
+func (s *shelf) add(tsuid []byte, day mapping.Day, max int) bool {
 	if int(day) < s.opened {
 		return true
 	}
@@ -158,7 +158,7 @@ func (s *shelf) grow() {
 }
 
 // setActive notes that a series was active on a day.
-func (s *shelf) setActive(number uint32, day Day) {
+func (s *shelf) setActive(number uint32, day mapping.Day) {
 	span := &s.spans[number]
 	runs, several := s.runs[number]
 	switch {
@@ -184,7 +184,7 @@ func (s *shelf) setActive(number uint32, day Day) {
 }
 
 // active says whether a series was active on a day from first to last.
-func (s *shelf) active(number uint32, first, last Day) bool {
+func (s *shelf) active(number uint32, first, last mapping.Day) bool {
 	span := s.spans[number]
 	if span.Last < first || span.First > last {
 		return false
@@ -197,7 +197,7 @@ func (s *shelf) active(number uint32, first, last Day) bool {
 }
 
 // appendDays appends the days of a series from first to last.
-func (s *shelf) appendDays(dst []DayRun, number uint32, first, last Day) []DayRun {
+func (s *shelf) appendDays(dst []DayRun, number uint32, first, last mapping.Day) []DayRun {
 	runs, several := s.runs[number]
 	if !several {
 		runs = s.spans[number : number+1]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // activity knows which series are active, which is that samples of them came within the last hour, and bounds how many
@@ -145,12 +146,12 @@ func (a *activity) tell() {
 }
 
 // refuse refuses the samples of a newcomer.
-func (a *activity) refuse(req *mapping.WriteRequest, position int, result *mapping.WriteResult) {
+func (a *activity) refuse(req *request.Write, position int, result *request.Result) {
 	var err error
 	if !result.Told() { // of a flood there are very many
 		err = fmt.Errorf(
 			"series %s: %w: it is new, and %d series had samples within the last hour: --write.max-active-series allows %d",
-			formatLabels(req.LabelsOf(position)), mapping.ErrInvalid, a.count.Load(), a.most)
+			request.FormatSeries(req.LabelsOf(position)), mapping.ErrInvalid, a.count.Load(), a.most)
 	}
-	result.Refuse(mapping.ReasonActiveSeries, req.SamplesOf(position), err)
+	result.Refuse(request.ReasonActiveSeries, req.SamplesOf(position), err)
 }

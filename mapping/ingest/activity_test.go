@@ -11,14 +11,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // series is a request with samples of the series from one number to another, the latter not included.
-func seriesOf(name string, from, to int, at int64) *mapping.WriteRequest {
-	req := new(mapping.WriteRequest)
+func seriesOf(name string, from, to int, at int64) *request.Write {
+	req := new(request.Write)
 	for i := from; i < to; i++ {
 		add(req, raw("__name__", name, "i", fmt.Sprint(i)), sample(at, 1), sample(at+1, 2))
 	}
@@ -50,7 +50,7 @@ func TestAppend_BoundsActiveSeries(t *testing.T) {
 					at += 10
 					db.clock.Add(10)
 					got, err := db.Append(t.Context(), seriesOf(name, from, to, at))
-					if err != nil || got.Written != 2*written || got.Refused[mapping.ReasonActiveSeries] != 2*(to-from-written) {
+					if err != nil || got.Written != 2*written || got.Refused[request.ReasonActiveSeries] != 2*(to-from-written) {
 						t.Errorf("%s %d to %d: got %+v, %v, want %d series written", name, from, to, got, err, written)
 					}
 					for _, refused := range got.Examples {

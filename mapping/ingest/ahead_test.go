@@ -9,6 +9,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
@@ -130,10 +131,10 @@ func TestAppend_JudgesTheFutureByTheClock(t *testing.T) {
 	db.append(t, raw("__name__", "m"), sample(now, 1), sample(now+years, 1))
 	db.clock.Store(now)
 	db.append(t, raw("__name__", "m"), sample(now, 2), sample(now+limits.Future.Milliseconds(), 1))
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, raw("__name__", "m"), sample(now+limits.Future.Milliseconds()+1, 1))
 	got, err := db.Append(t.Context(), &req)
-	if err != nil || got.Refused[mapping.ReasonTimestamp] != 1 || got.Written != 0 {
+	if err != nil || got.Refused[request.ReasonTimestamp] != 1 || got.Written != 0 {
 		t.Errorf("a sample %v ahead: got %+v, %v, want it refused", limits.Future, got, err)
 	}
 	if text := fmt.Sprint(got.Examples); !strings.Contains(text, "is 10m0.001s ahead of the clock") {

@@ -18,6 +18,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 )
@@ -105,10 +106,10 @@ func New(c Config) *Appender {
 // over with itself.
 //
 // Of req nothing is changed but what LabelsOf changes, and nothing is kept.
-func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error) {
+func (a *Appender) Append(ctx context.Context, req *request.Write) (request.Result, error) {
 	if a.Writable != nil {
 		if err := a.Writable(); err != nil {
-			return mapping.WriteResult{}, err
+			return request.Result{}, err
 		}
 	}
 	j := a.jobs.Get().(*job)
@@ -118,7 +119,7 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 	}()
 	t := newTerms(a.Limits, a.Now().UnixMilli())
 	t.now = a.arrive(t.now)
-	var result mapping.WriteResult
+	var result request.Result
 	err := a.reserve(ctx, t.now)
 	if err == nil {
 		err = a.find(ctx, j, req, t, &result)
@@ -136,7 +137,7 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 		err = a.direct(ctx, j, req, t, &result)
 	}
 	if err != nil {
-		return mapping.WriteResult{}, err
+		return request.Result{}, err
 	}
 	a.metrics.samples.Add(float64(result.Written + result.Histograms))
 	a.countBeside(j, &result)
@@ -146,8 +147,8 @@ func (a *Appender) Append(ctx context.Context, req *mapping.WriteRequest) (mappi
 
 // tellDamage logs now and then that series are refused because the store is damaged: their sender is told, but cannot
 // help it.
-func (a *Appender) tellDamage(result *mapping.WriteResult) {
-	n := result.Refused[mapping.ReasonUIDDamaged]
+func (a *Appender) tellDamage(result *request.Result) {
+	n := result.Refused[request.ReasonUIDDamaged]
 	if n == 0 {
 		return
 	}
@@ -159,7 +160,7 @@ func (a *Appender) tellDamage(result *mapping.WriteResult) {
 }
 
 // firstDamage is the first example of a series that was refused because of a damaged UID.
-func firstDamage(result *mapping.WriteResult) error {
+func firstDamage(result *request.Result) error {
 	for _, err := range result.Examples {
 		if errors.Is(err, mapping.ErrCorrupt) {
 			return err
@@ -193,7 +194,7 @@ type job struct {
 
 // key is what the cache knows a series of a request by: its label bytes, or its references by the numbers of their
 // symbols. It is valid until the next call.
-func (j *job) key(req *mapping.WriteRequest, series int) []byte {
+func (j *job) key(req *request.Write, series int) []byte {
 	s := &req.Series[series]
 	if s.RefsFrom == s.RefsTo {
 		return s.Labels
@@ -205,7 +206,7 @@ func (j *job) key(req *mapping.WriteRequest, series int) []byte {
 // indexedDay is an index row that the batch holds.
 type indexedDay struct {
 	series *series
-	day    index.Day
+	day    mapping.Day
 }
 
 func (j *job) reset() {
@@ -230,8 +231,8 @@ func (a *Appender) applied(j *job) {
 }
 
 // find fills j.series and j.seats, making the series that are not known yet.
-func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
-	result *mapping.WriteResult) error {
+func (a *Appender) find(ctx context.Context, j *job, req *request.Write, t terms,
+	result *request.Result) error {
 	j.numbers, j.epoch = a.symbols.number(j.numbers, req.Symbols)
 	found, _ := req.Finder.(*finder)
 	period := a.active.now()
@@ -266,7 +267,7 @@ func (a *Appender) find(ctx context.Context, j *job, req *mapping.WriteRequest, 
 
 // findNext returns the entry of the series at a position, nil if there is none; before is the entry of the series
 // before it.
-func (a *Appender) findNext(j *job, before *entry, req *mapping.WriteRequest, series int) *entry {
+func (a *Appender) findNext(j *job, before *entry, req *request.Write, series int) *entry {
 	s := &req.Series[series]
 	if before != nil && s.RefsFrom < s.RefsTo {
 		// As after does, without making the key.
@@ -280,7 +281,7 @@ func (a *Appender) findNext(j *job, before *entry, req *mapping.WriteRequest, se
 }
 
 // putIndex adds the index rows of a series for a day, unless they are known to be there.
-func (a *Appender) putIndex(j *job, s *series, day index.Day, now int64) {
+func (a *Appender) putIndex(j *job, s *series, day mapping.Day, now int64) {
 	if s.indexed(day) {
 		return
 	}

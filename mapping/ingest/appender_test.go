@@ -21,6 +21,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/cellio"
@@ -69,24 +70,24 @@ func open(t testing.TB, st store.Store, asked map[string]string, change func(*in
 func raw(pairs ...string) []byte {
 	var b []byte
 	for i := 0; i < len(pairs); i += 2 {
-		b = mapping.AppendLabel(b, pairs[i], pairs[i+1])
+		b = request.AppendLabel(b, pairs[i], pairs[i+1])
 	}
 	return b
 }
 
-func sample(t int64, v float64) mapping.Sample { return mapping.Sample{T: t, V: v} }
+func sample(t int64, v float64) request.Sample { return request.Sample{T: t, V: v} }
 
 // add puts one series with its samples into a request.
-func add(req *mapping.WriteRequest, labels []byte, samples ...mapping.Sample) {
+func add(req *request.Write, labels []byte, samples ...request.Sample) {
 	from := len(req.Samples)
 	req.Samples = append(req.Samples, samples...)
-	req.Series = append(req.Series, mapping.RequestSeries{Labels: labels, From: from, To: len(req.Samples)})
+	req.Series = append(req.Series, request.Series{Labels: labels, From: from, To: len(req.Samples)})
 }
 
 // append writes a request, all of which must be taken.
-func (db *database) append(t testing.TB, labels []byte, samples ...mapping.Sample) {
+func (db *database) append(t testing.TB, labels []byte, samples ...request.Sample) {
 	t.Helper()
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, labels, samples...)
 	if got, err := db.Append(t.Context(), &req); err != nil || got.Written != len(samples) || got.Refused != nil {
 		t.Fatalf("append %d samples: got %+v, %v", len(samples), got, err)
@@ -147,14 +148,14 @@ func number(p *mapping.Points, i int) float64 {
 }
 
 // addHistogram adds a native histogram to the last series of a request.
-func addHistogram(t testing.TB, req *mapping.WriteRequest, at int64, h *histogram.Histogram) {
+func addHistogram(t testing.TB, req *request.Write, at int64, h *histogram.Histogram) {
 	t.Helper()
 	m := mapping.Histogram{Int: h}.Message(at)
 	message, err := m.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Histograms = append(req.Histograms, mapping.RequestHistogram{Series: len(req.Series) - 1, Message: message})
+	req.Histograms = append(req.Histograms, request.Histogram{Series: len(req.Series) - 1, Message: message})
 }
 
 func TestAppend_WritesTheCellsAsTheyAreDrawn(t *testing.T) {
@@ -210,7 +211,7 @@ func TestAppend_AllLabelBytesOfASeriesAreOneSeries(t *testing.T) {
 		db := open(t, storetest.NewMem(), nil, func(c *ingest.Config) { c.CacheSize, c.Registerer = cacheSize, registry })
 		// One instant all over, in encodings whose qualifiers run against the order of writing; the clock stands.
 		values := []float64{1.5, 1, 300, 2, 1e300, 3, 70000, 4}
-		var req mapping.WriteRequest
+		var req request.Write
 		for i, v := range values {
 			add(&req, forms[i%len(forms)], sample(now, v))
 		}
@@ -282,7 +283,7 @@ func TestAppend_ManyAtOnceMakeOneSeries(t *testing.T) {
 				for w := range writers {
 					wg.Go(func() {
 						for i := range series {
-							var req mapping.WriteRequest
+							var req request.Write
 							add(&req, raw("__name__", "m", "a", fmt.Sprint(i%5), "b", fmt.Sprint(i)), sample(now+int64(w), 1))
 							if got, err := db.Append(t.Context(), &req); err != nil || got.Written != 1 {
 								t.Errorf("got %+v, %v", got, err)
@@ -315,7 +316,7 @@ func TestAppend_ManyAtOnceMakeOneSeries(t *testing.T) {
 // BenchmarkAppend writes 500 known series, 4 samples each.
 func BenchmarkAppend(b *testing.B) {
 	db := open(b, discard{storetest.NewMem()}, nil, nil)
-	var req mapping.WriteRequest
+	var req request.Write
 	for i := range 500 {
 		labels := raw("__name__", "http_requests_total", "code", "200", "handler", "/api/v1/query", "instance",
 			fmt.Sprintf("10.0.0.%d:9090", i), "job", "prometheus", "method", "get")

@@ -8,7 +8,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/families"
-	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Exemplars and metadata wait for nothing: they go into the store with the index rows of their request, before it is
@@ -26,8 +26,8 @@ type beside struct {
 func (b *beside) reset() { b.changes, b.invalid, b.limited = b.changes[:0], 0, 0 }
 
 // putBeside adds the exemplars of a request, whose series are found, and its metadata to the batch.
-func (a *Appender) putBeside(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
-	result *mapping.WriteResult) {
+func (a *Appender) putBeside(ctx context.Context, j *job, req *request.Write, t terms,
+	result *request.Result) {
 	for _, e := range req.Exemplars {
 		if reason, err := a.putExemplar(j, req, e, t); err != nil {
 			result.Exemplars.Refuse(reason, err)
@@ -42,7 +42,7 @@ func (a *Appender) putBeside(ctx context.Context, j *job, req *mapping.WriteRequ
 		j.beside.limited = len(req.Metadata) // it is repeated
 		return
 	}
-	sender := mapping.SenderOf(ctx)
+	sender := request.SenderOf(ctx)
 	for _, m := range req.Metadata {
 		change, changed, err := a.meta.Put(&j.batch, m, sender, t.now)
 		switch {
@@ -57,23 +57,23 @@ func (a *Appender) putBeside(ctx context.Context, j *job, req *mapping.WriteRequ
 }
 
 // putExemplar adds an exemplar and, as its series may have no sample on that day, what finds it.
-func (a *Appender) putExemplar(j *job, req *mapping.WriteRequest, e mapping.RequestExemplar, t terms) (mapping.Reason,
+func (a *Appender) putExemplar(j *job, req *request.Write, e request.Exemplar, t terms) (request.Reason,
 	error) {
 	s := j.series[e.Series]
 	if s == nil {
-		return mapping.ReasonSeriesRefused, fmt.Errorf("series %s: %w: its exemplars are refused as it is",
-			formatLabels(req.LabelsOf(e.Series)), mapping.ErrInvalid)
+		return request.ReasonSeriesRefused, fmt.Errorf("series %s: %w: its exemplars are refused as it is",
+			request.FormatSeries(req.LabelsOf(e.Series)), mapping.ErrInvalid)
 	}
 	if e.T < 0 || e.T > t.latest {
-		return mapping.ReasonTimestamp, fmt.Errorf("exemplar: %w", t.timeError(req.LabelsOf(e.Series), e.T))
+		return request.ReasonTimestamp, fmt.Errorf("exemplar: %w", t.timeError(req.LabelsOf(e.Series), e.T))
 	}
 	var err error
 	if j.beside.labels, err = exemplars.AppendLabels(j.beside.labels[:0], e.Labels); err != nil {
-		return mapping.ReasonExemplarLabels, fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(e.Series)), err)
+		return request.ReasonExemplarLabels, fmt.Errorf("series %s: %w", request.FormatSeries(req.LabelsOf(e.Series)), err)
 	}
 	e.Labels = j.beside.labels
 	s.lock()
-	a.putIndex(j, s, index.DayOf(e.T), t.now)
+	a.putIndex(j, s, mapping.DayOf(e.T), t.now)
 	s.unlock()
 	j.tsuid = append(j.tsuid[:0], s.tsuid...)
 	j.beside.writer.Put(&j.batch, a.Settings.Tables.Exemplars(), a.rows, j.tsuid, e, t.now)
@@ -81,7 +81,7 @@ func (a *Appender) putExemplar(j *job, req *mapping.WriteRequest, e mapping.Requ
 }
 
 // countBeside counts what a job has stored beside samples, and refused.
-func (a *Appender) countBeside(j *job, result *mapping.WriteResult) {
+func (a *Appender) countBeside(j *job, result *request.Result) {
 	m := &a.metrics
 	if n := result.Exemplars.Written; n > 0 {
 		m.exemplars.Add(float64(n))

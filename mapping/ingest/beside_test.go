@@ -11,23 +11,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/prometheus/model/metadata"
 
-	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // addExemplar puts an exemplar of the last series into a request.
-func addExemplar(req *mapping.WriteRequest, t int64, v float64, labels ...string) {
-	req.Exemplars = append(req.Exemplars, mapping.RequestExemplar{Series: len(req.Series) - 1, T: t, V: v,
+func addExemplar(req *request.Write, t int64, v float64, labels ...string) {
+	req.Exemplars = append(req.Exemplars, request.Exemplar{Series: len(req.Series) - 1, T: t, V: v,
 		Labels: raw(labels...)})
 }
 
-func addMetadata(req *mapping.WriteRequest, family, help string) {
-	req.Metadata = append(req.Metadata, mapping.RequestMetadata{Family: []byte(family), Type: "gauge", Help: []byte(help)})
+func addMetadata(req *request.Write, family, help string) {
+	req.Metadata = append(req.Metadata, request.Metadata{Family: []byte(family), Type: "gauge", Help: []byte(help)})
 }
 
 // exemplarsOf are the exemplars of a store as text, and the days of their series that the index has.
@@ -94,7 +94,7 @@ func TestAppend_KeepsWhatStandsBesideTheSamples(t *testing.T) {
 				c.Registerer = registry
 			})
 			start(t, db)
-			var req mapping.WriteRequest
+			var req request.Write
 			add(&req, raw("__name__", "m", "s", "a"), sample(now, 1))
 			addExemplar(&req, now, 0.5, "trace_id", "1")
 			addExemplar(&req, now, 0.5, "trace_id", "1") // a repeat is the same cell
@@ -115,13 +115,13 @@ func TestAppend_KeepsWhatStandsBesideTheSamples(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				refused := map[mapping.Reason]int{
-					mapping.ReasonTimestamp: 2, mapping.ReasonExemplarLabels: 1, mapping.ReasonSeriesRefused: 1,
+				refused := map[request.Reason]int{
+					request.ReasonTimestamp: 2, request.ReasonExemplarLabels: 1, request.ReasonSeriesRefused: 1,
 				}
 				if result.Written != 1 || result.Exemplars.Written != 5 || !maps.Equal(result.Exemplars.Refused, refused) {
 					t.Errorf("got %+v, want 1 sample, 5 exemplars, and %v refused", result, refused)
 				}
-				if example := fmt.Sprint(result.Exemplars.Example); !strings.Contains(example, `series {__name__="m", s="a"}`) {
+				if example := fmt.Sprint(result.Exemplars.Example); !strings.Contains(example, `series m{s="a"}`) {
 					t.Errorf("got example %q", example)
 				}
 			}
@@ -180,7 +180,7 @@ func TestAppend_MetadataThatIsKnownCostsNothing(t *testing.T) {
 	db := open(t, st, nil, journalRoad)
 	start(t, db)
 	st.seen = nil
-	var req mapping.WriteRequest
+	var req request.Write
 	for _, help := range []string{"a", "a", "b", "b"} {
 		req.Reset()
 		addMetadata(&req, "m", help)
@@ -205,7 +205,7 @@ func TestReplay_OfWhatStandsBeside(t *testing.T) {
 	st := storetest.NewMem()
 	db := open(t, st, nil, journalRoad)
 	start(t, db)
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, raw("__name__", "m", "s", "a"), sample(now, 1))
 	addExemplar(&req, now, 0.5, "trace_id", "1")
 	add(&req, raw("s", "a", "s", "b"), sample(now, 1))
@@ -254,7 +254,7 @@ func TestReplay_OfWhatStandsBeside(t *testing.T) {
 
 func BenchmarkAppend_Exemplars(b *testing.B) {
 	db := open(b, discard{storetest.NewMem()}, nil, nil)
-	var req mapping.WriteRequest
+	var req request.Write
 	for i := range 1000 {
 		add(&req, raw("__name__", "m", "s", fmt.Sprint(i)))
 		addExemplar(&req, now, float64(i), "trace_id", "4bf92f3577b34da6a3ce929d0e0e4736")

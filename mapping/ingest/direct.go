@@ -6,12 +6,12 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // direct is the direct road: one cell for each sample, in the store before the request is acknowledged.
-func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
-	result *mapping.WriteResult) error {
+func (a *Appender) direct(ctx context.Context, j *job, req *request.Write, t terms,
+	result *request.Result) error {
 	given := int64(0)
 	for i, s := range j.series {
 		if s == nil {
@@ -43,10 +43,10 @@ func (a *Appender) direct(ctx context.Context, j *job, req *mapping.WriteRequest
 }
 
 // directSeries adds the cells of one series to the batch, and the index rows that are missing.
-func (a *Appender) directSeries(j *job, s *series, samples []mapping.Sample, t terms) (refused refusals) {
+func (a *Appender) directSeries(j *job, s *series, samples []request.Sample, t terms) (refused refusals) {
 	const none = ^uint32(0) // no base time: they are multiples of 3600
 	base, noted := none, false
-	var day index.Day
+	var day mapping.Day
 	for _, sample := range samples {
 		if !t.takes(sample, &refused) {
 			continue
@@ -58,7 +58,7 @@ func (a *Appender) directSeries(j *job, s *series, samples []mapping.Sample, t t
 			}
 			base = b
 			a.Settings.Schema.SetBaseTime(j.row, base)
-			if d := index.DayOf(sample.T); !noted || d != day {
+			if d := mapping.DayOf(sample.T); !noted || d != day {
 				day, noted = d, true
 				a.putIndex(j, s, day, t.now)
 			}

@@ -1,6 +1,6 @@
 package ingest
 
-import "github.com/promtsd/promtsd/mapping"
+import "github.com/promtsd/promtsd/mapping/request"
 
 // finder finds the series of a request in the cache while the request is read.
 type finder struct {
@@ -10,15 +10,15 @@ type finder struct {
 }
 
 // NewFinder returns a Finder for requests that this Appender is to store.
-func (a *Appender) NewFinder() mapping.Finder { return &finder{cache: a.cache} }
+func (a *Appender) NewFinder() request.Finder { return &finder{cache: a.cache} }
 
-// Reset implements mapping.Finder.
+// Reset implements request.Finder.
 func (f *finder) Reset() {
 	clear(f.entries)
 	f.entries, f.expected = f.entries[:0], nil
 }
 
-// Expect implements mapping.Finder.
+// Expect implements request.Finder.
 func (f *finder) Expect(b []byte) int {
 	f.expected = nil
 	before := f.before()
@@ -35,7 +35,7 @@ func (f *finder) Expect(b []byte) int {
 	return len(e.raw)
 }
 
-// Next implements mapping.Finder.
+// Next implements request.Finder.
 func (f *finder) Next(labels []byte, expected bool) {
 	e := f.expected
 	if expected {

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Series come in any order, some with the label bytes of another and more; some are not known, some are told by
@@ -18,7 +18,7 @@ func TestFinder_FindsWhatTheCacheHolds(t *testing.T) {
 		for _, values := range []string{"a", "ab", "abc", "b", "bc", ""} {
 			var labels []byte
 			for _, value := range values {
-				labels = mapping.AppendLabel(labels, "name", string(value))
+				labels = request.AppendLabel(labels, "name", string(value))
 			}
 			all = append(all, labels)
 		}
@@ -50,8 +50,8 @@ func TestFinder_FindsWhatTheCacheHolds(t *testing.T) {
 
 func TestFinder_ExpectsTheOrderOfTheRequestBefore(t *testing.T) {
 	c := newCache(1 << 10)
-	labels := [][]byte{mapping.AppendLabel(nil, "a", "1"), mapping.AppendLabel(nil, "a", "2"),
-		mapping.AppendLabel(nil, "a", "3")}
+	labels := [][]byte{request.AppendLabel(nil, "a", "1"), request.AppendLabel(nil, "a", "2"),
+		request.AppendLabel(nil, "a", "3")}
 	for _, l := range labels {
 		c.add(maphash.Bytes(c.seed, l), l, newSeries(string(l)))
 	}

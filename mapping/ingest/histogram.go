@@ -5,7 +5,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Native histograms take the same two roads as samples, after those of their request. They are few and large: each is
@@ -13,17 +13,17 @@ import (
 
 // takeHistogram makes of a histogram what cells hold. ok is false if it is refused.
 func (j *job) takeHistogram(
-	req *mapping.WriteRequest, h mapping.RequestHistogram, t terms, result *mapping.WriteResult,
+	req *request.Write, h request.Histogram, t terms, result *request.Result,
 ) (at int64, stored []byte, ok bool) {
-	reason := mapping.ReasonHistogram
+	reason := request.ReasonHistogram
 	parsed, at, err := mapping.ParseHistogram(h.Message)
 	if err == nil {
 		j.stored, err = parsed.AppendStored(j.stored[:0])
 	}
 	if err != nil {
-		err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(h.Series)), err)
+		err = fmt.Errorf("series %s: %w", request.FormatSeries(req.LabelsOf(h.Series)), err)
 	} else if at < 0 || at > t.latest {
-		reason, err = mapping.ReasonTimestamp, t.timeError(req.LabelsOf(h.Series), at)
+		reason, err = request.ReasonTimestamp, t.timeError(req.LabelsOf(h.Series), at)
 	}
 	if err != nil {
 		result.Refuse(reason, 1, err)
@@ -38,7 +38,7 @@ func offsetOf(at int64) uint32 { return uint32(at % mapping.HourMs) }
 // eachHistogram calls f with each of a request's histograms that is accepted: its place in the list of series, its
 // time, and what cells hold, which is valid until f returns.
 func (j *job) eachHistogram(
-	req *mapping.WriteRequest, t terms, result *mapping.WriteResult, f func(series int, at int64, stored []byte),
+	req *request.Write, t terms, result *request.Result, f func(series int, at int64, stored []byte),
 ) {
 	for _, h := range req.Histograms {
 		if j.series[h.Series] == nil {
@@ -53,7 +53,7 @@ func (j *job) eachHistogram(
 
 // placeHistograms puts the histograms of a request into open rows, and the index rows that are missing into the batch.
 func (a *Appender) placeHistograms(
-	j *job, req *mapping.WriteRequest, t terms, number uint64, result *mapping.WriteResult,
+	j *job, req *request.Write, t terms, number uint64, result *request.Result,
 ) (grown, repeats int) {
 	j.eachHistogram(req, t, result, func(series int, at int64, stored []byte) {
 		j.point = mapping.AppendHistogramPoint(j.point[:0], offsetOf(at), stored)
@@ -62,7 +62,7 @@ func (a *Appender) placeHistograms(
 		j.series[series] = s
 		row, opened := s.openRow(mapping.BaseTime(at), a.startBase)
 		if !row.indexed {
-			a.putIndex(j, s, index.DayOf(at), t.now)
+			a.putIndex(j, s, mapping.DayOf(at), t.now)
 		}
 		if !row.waiting() {
 			grown += a.note(s, waiting{number, row.base})
@@ -81,7 +81,7 @@ func (a *Appender) placeHistograms(
 // directHistograms adds the cells of a request's histograms to the batch, and the index rows that are missing. It
 // returns the latest cell timestamp given.
 func (a *Appender) directHistograms(
-	j *job, req *mapping.WriteRequest, t terms, result *mapping.WriteResult,
+	j *job, req *request.Write, t terms, result *request.Result,
 ) (given int64) {
 	j.eachHistogram(req, t, result, func(series int, at int64, stored []byte) {
 		s := j.series[series]
@@ -90,7 +90,7 @@ func (a *Appender) directHistograms(
 		j.cell = mapping.AppendHistogramQualifier(j.cell[:0], offsetOf(at))
 		s.lock()
 		defer s.unlock()
-		a.putIndex(j, s, index.DayOf(at), t.now)
+		a.putIndex(j, s, mapping.DayOf(at), t.now)
 		j.batch.Put(a.Settings.Tables.Data, j.row, catalog.FamilyData, j.cell, s.cellTime(at, t.now), stored)
 		given = max(given, s.runTime)
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/promtsd/promtsd/mapping"
-	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -100,8 +100,8 @@ func (b *bucket) note(s *series, w waiting) (grown int) {
 var errNoJournal = fmt.Errorf("%w: the journal is not open", store.ErrUnavailable)
 
 // journaled is the journal road: the request is durable in the journal, and its samples in open rows, when it returns.
-func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequest, t terms,
-	result *mapping.WriteResult) error {
+func (a *Appender) journaled(ctx context.Context, j *job, req *request.Write, t terms,
+	result *request.Result) error {
 	w := a.journal.Load()
 	if w == nil {
 		return errNoJournal
@@ -118,12 +118,12 @@ func (a *Appender) journaled(ctx context.Context, j *job, req *mapping.WriteRequ
 		j.flat = req.AppendFlat(j.flat[:0])
 		j.body = s2.Encode(j.body[:cap(j.body)], j.flat)
 		flat := *req
-		flat.Form, flat.Body = mapping.FormFlatBlock, j.body
+		flat.Encoding, flat.Body = request.EncodingFlatBlock, j.body
 		req = &flat
 	}
 	e := journal.Entry{
-		Form: req.Form, Body: req.Body, Arrived: t.now, Latest: t.latest, NeedMetricName: req.NeedMetricName,
-		RefuseInfinities: t.limits.RefuseInfinities, UIDsDamaged: result.Refused[mapping.ReasonUIDDamaged] > 0,
+		Encoding: req.Encoding, Body: req.Body, Arrived: t.now, Latest: t.latest, NeedMetricName: req.NeedMetricName,
+		RefuseInfinities: t.limits.RefuseInfinities, UIDsDamaged: result.Refused[request.ReasonUIDDamaged] > 0,
 		MaxLabels: t.limits.Labels, MaxLabelName: t.limits.LabelName, MaxLabelValue: t.limits.LabelValue,
 	}
 	if err := w.Write(ctx, &e, func(number uint64) { a.place(j, req, t, number, result) }); err != nil {
@@ -172,7 +172,7 @@ func (a *Appender) admit(ctx context.Context) error {
 }
 
 // place puts the samples into open rows, and the index rows that are missing into the batch.
-func (a *Appender) place(j *job, req *mapping.WriteRequest, t terms, number uint64, result *mapping.WriteResult) {
+func (a *Appender) place(j *job, req *request.Write, t terms, number uint64, result *request.Result) {
 	grown, repeats := 0, 0
 	var held *lot // the one that is locked, nil: none
 	for i, s := range j.series {
@@ -229,9 +229,9 @@ func (a *Appender) lock(s *series) *series {
 }
 
 func (a *Appender) placeSeries(
-	j *job, s *series, samples []mapping.Sample, t terms, number uint64,
+	j *job, s *series, samples []request.Sample, t terms, number uint64,
 ) (grown, repeats int, refused refusals) {
-	var noted index.Day
+	var noted mapping.Day
 	someNoted := false
 	for _, sample := range samples {
 		if !t.takes(sample, &refused) {
@@ -247,7 +247,7 @@ func (a *Appender) placeSeries(
 			offset = sample.T - int64(base)*1000
 		}
 		if !row.indexed {
-			day := index.DayOf(sample.T)
+			day := mapping.DayOf(sample.T)
 			if row.indexed = s.indexed(day); !row.indexed && (!someNoted || noted != day) {
 				a.putIndex(j, s, day, t.now)
 				noted, someNoted = day, true

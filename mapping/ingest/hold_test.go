@@ -16,6 +16,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -92,7 +93,7 @@ func TestOldestHeld_FollowsWhatWaits(t *testing.T) {
 	}{{nil, false, math.MaxUint32}, {[]int64{9, 5, 7}, false, 5 * 3600}, {nil, true, math.MaxUint32},
 		{[]int64{8, 5}, false, 5 * 3600}} {
 		for _, hour := range step.hours {
-			db.append(t, raw("__name__", "m"), mapping.Sample{T: hour * mapping.HourMs, V: float64(i)})
+			db.append(t, raw("__name__", "m"), request.Sample{T: hour * mapping.HourMs, V: float64(i)})
 		}
 		if step.flush {
 			if err := db.FlushAll(t.Context()); err != nil {
@@ -139,14 +140,14 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 				"append", "append", "append", "flush", "kill", "stop", "wait", "direct", "step back", "take over",
 			}).Draw(rt, "step") {
 			case "append":
-				var req mapping.WriteRequest
+				var req request.Write
 				type sent struct {
 					name       string
-					samples    []mapping.Sample
-					histograms []mapping.Sample // by their sums; they count after the samples
+					samples    []request.Sample
+					histograms []request.Sample // by their sums; they count after the samples
 				}
 				var all []sent
-				draw := func(least int) (samples []mapping.Sample) {
+				draw := func(least int) (samples []request.Sample) {
 					for range rapid.IntRange(least, 4).Draw(rt, "samples") {
 						at := clock - int64(rapid.IntRange(0, 12).Draw(rt, "back"))*900_000 + int64(rapid.IntRange(0, 2).Draw(rt, "ms"))
 						samples = append(samples, sample(at, float64(rapid.IntRange(0, 2).Draw(rt, "v"))*1.1))
@@ -250,10 +251,10 @@ func TestJournalRoad_KeepsWhatItAcknowledged(t *testing.T) {
 }
 
 // byReferences makes a request one of remote write 2.0, with its symbols in any order.
-func byReferences(t *rapid.T, req *mapping.WriteRequest) {
+func byReferences(t *rapid.T, req *request.Write) {
 	var texts []string
 	for i := range req.Series {
-		err := mapping.ParseLabels(req.Series[i].Labels, func(name, value []byte) error {
+		err := request.ParseLabels(req.Series[i].Labels, func(name, value []byte) error {
 			texts = append(texts, string(name), string(value))
 			return nil
 		})
@@ -270,7 +271,7 @@ func byReferences(t *rapid.T, req *mapping.WriteRequest) {
 	for i := range req.Series {
 		s := &req.Series[i]
 		s.RefsFrom = len(req.Refs)
-		_ = mapping.ParseLabels(s.Labels, func(name, value []byte) error {
+		_ = request.ParseLabels(s.Labels, func(name, value []byte) error {
 			req.Refs = append(req.Refs, uint32(slices.Index(texts, string(name))+1),
 				uint32(slices.Index(texts, string(value))+1))
 			return nil
@@ -421,9 +422,9 @@ func TestJournalRoad_AcknowledgesNothingThatTheStoreRefuses(t *testing.T) {
 }
 
 // try sends one series, and returns the error that the sender would see.
-func try(t testing.TB, db *database, labels []byte, samples ...mapping.Sample) error {
+func try(t testing.TB, db *database, labels []byte, samples ...request.Sample) error {
 	t.Helper()
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, labels, samples...)
 	_, err := db.Append(t.Context(), &req)
 	return err

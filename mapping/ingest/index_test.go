@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -45,7 +46,7 @@ func TestAppend_IndexRowsComeWithTheFirstSampleOfADayOnly(t *testing.T) {
 	} {
 		spy.seen = nil
 		db.clock.Store(now + 300*day)
-		var samples []mapping.Sample
+		var samples []request.Sample
 		for _, at := range c.times {
 			samples = append(samples, sample(at, 1))
 		}
@@ -62,12 +63,12 @@ func TestAppend_IndexRowsAreWrittenAgainAfterAFailure(t *testing.T) {
 		spy := &spy{Store: storetest.Faulty(mem, storetest.Fault{Verb: storetest.Apply, Call: 1, When: when},
 			storetest.Fault{Verb: storetest.Apply, Call: 3, When: when})}
 		db := open(t, spy, nil, nil)
-		var req mapping.WriteRequest
+		var req request.Write
 		add(&req, raw("__name__", "m", "a", "b"), sample(now, 1))
-		var later mapping.WriteRequest
+		var later request.Write
 		add(&later, raw("__name__", "m", "a", "b"), sample(now-day, 2), sample(now, 2))
 		for i, c := range []struct {
-			req  *mapping.WriteRequest
+			req  *request.Write
 			fail bool
 			want string
 		}{
@@ -98,7 +99,7 @@ func TestAppend_IndexRowsAreWrittenAgainAfterAFailure(t *testing.T) {
 }
 
 func TestAppend_AfterAnyCallFailedTheRequestMayBeSentAgain(t *testing.T) {
-	req := mapping.WriteRequest{}
+	req := request.Write{}
 	add(&req, raw("__name__", "m", "a", "b"), sample(now, 1), sample(now+1, 2))
 	add(&req, raw("__name__", "m", "a", "c"), sample(now, 3))
 	for _, when := range []storetest.When{storetest.Before, storetest.Midway, storetest.After} {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -76,7 +76,7 @@ func TestFlush_SlowRegionDelaysOnlyItsRows(t *testing.T) {
 			}
 			// Several rounds: what is stuck must not take up, one after the other, all that flushes.
 			for round := range 4 {
-				var req mapping.WriteRequest
+				var req request.Write
 				for i := range 500 {
 					add(&req, raw("__name__", "m", "s", fmt.Sprint(i)), sample(now+int64(round), float64(i)))
 				}
@@ -141,7 +141,7 @@ func TestFlush_TellsRarelyThatItFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.sick.Store(true)
-	var req mapping.WriteRequest
+	var req request.Write
 	for i := range 500 {
 		add(&req, raw("__name__", "m", "s", fmt.Sprint(i)), sample(now, float64(i)))
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // lot is up to 32 series that came first in the same request, one after the other. They come together again and again,
@@ -66,7 +67,7 @@ func (l *lot) unlock() {
 
 // stage takes samples of the series on a seat, up to the first that is not just the next one of the current row, and
 // says how many. l must be locked.
-func (l *lot) stage(number uint8, samples []mapping.Sample, t *terms) (taken int) {
+func (l *lot) stage(number uint8, samples []request.Sample, t *terms) (taken int) {
 	s := &l.seats[number]
 	if s.series == nil {
 		return 0

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // newLot is a full lot of series that have a point at the offset 0 of their row, and can be staged.
@@ -30,19 +31,19 @@ func TestLot_StagesWhatIsJustTheNextOfItsRow(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*series)
-		sample mapping.Sample
+		sample request.Sample
 		staged bool
 	}{
-		{"next", nil, mapping.Sample{T: start + 1, V: 5}, true},
-		{"a repeat", nil, mapping.Sample{T: start}, false},
-		{"the hour before", nil, mapping.Sample{T: start - 1}, false},
-		{"the hour after", nil, mapping.Sample{T: start + mapping.HourMs}, false},
-		{"refused for its time", nil, mapping.Sample{T: start + 1001}, false},
-		{"refused for its value", nil, mapping.Sample{T: start + 1, V: math.Inf(-1)}, false},
+		{"next", nil, request.Sample{T: start + 1, V: 5}, true},
+		{"a repeat", nil, request.Sample{T: start}, false},
+		{"the hour before", nil, request.Sample{T: start - 1}, false},
+		{"the hour after", nil, request.Sample{T: start + mapping.HourMs}, false},
+		{"refused for its time", nil, request.Sample{T: start + 1001}, false},
+		{"refused for its value", nil, request.Sample{T: start + 1, V: math.Inf(-1)}, false},
 		{"its points are being flushed", func(s *series) { s.current.flushing = len(s.current.points) },
-			mapping.Sample{T: start + 1}, false},
-		{"its day is not indexed", func(s *series) { s.current.indexed = false }, mapping.Sample{T: start + 1}, false},
-		{"it has a later point", func(s *series) { s.current.add(500, 1) }, mapping.Sample{T: start + 500}, false},
+			request.Sample{T: start + 1}, false},
+		{"its day is not indexed", func(s *series) { s.current.indexed = false }, request.Sample{T: start + 1}, false},
+		{"it has a later point", func(s *series) { s.current.add(500, 1) }, request.Sample{T: start + 500}, false},
 	} {
 		s := newLot(base)[3]
 		if c.change != nil {
@@ -51,7 +52,7 @@ func TestLot_StagesWhatIsJustTheNextOfItsRow(t *testing.T) {
 			s.unlock()
 		}
 		s.lot.mu.Lock()
-		if got := s.lot.stage(s.number, []mapping.Sample{c.sample}, &terms) == 1; got != c.staged {
+		if got := s.lot.stage(s.number, []request.Sample{c.sample}, &terms) == 1; got != c.staged {
 			t.Errorf("%s: staged %v, want %v", c.name, got, c.staged)
 		}
 		s.lot.mu.Unlock()
@@ -76,7 +77,7 @@ func TestLot_BringsSamplesToTheirSeriesWithTheTimeWhenTheyCame(t *testing.T) {
 				continue
 			}
 			offset, v := uint32(n*15_000+i+1), float64(n)*1e9/float64(i+1)
-			samples := []mapping.Sample{{T: base*1000 + int64(offset), V: v}, {T: base*1000 + int64(offset) + 7000, V: 1}}
+			samples := []request.Sample{{T: base*1000 + int64(offset), V: v}, {T: base*1000 + int64(offset) + 7000, V: 1}}
 			if taken := l.stage(s.number, samples, &terms); taken != len(samples) {
 				t.Fatalf("request %d: %d samples of series %d are staged", n, taken, i)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
@@ -76,7 +77,7 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 					fmt.Sprint("node", i/250), "path", "/api/v1/items")
 			}
 			db := open(t, st, nil, nil)
-			var names mapping.WriteRequest
+			var names request.Write
 			for i := range c.series {
 				add(&names, labels(i), sample(now, 1))
 			}
@@ -92,7 +93,7 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 				config.CacheSize = c.cache
 			}
 			db.Appender = nil
-			names = mapping.WriteRequest{}
+			names = request.Write{}
 
 			before := heap()
 			a := ingest.New(config)
@@ -103,9 +104,9 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 			perRequest := c.samples / c.requests
 			for n := range c.requests {
 				for first := 0; first < c.series; first += 500 {
-					var req mapping.WriteRequest
+					var req request.Write
 					for i := first; i < min(first+500, c.series); i++ {
-						var samples []mapping.Sample
+						var samples []request.Sample
 						for k := range perRequest {
 							at := base + int64(n*perRequest+k)*c.step
 							if c.step >= hour/5 {
@@ -169,8 +170,8 @@ func TestHeld_IsNothingInTheEnd(t *testing.T) {
 	}
 	for i := range 2000 { // drives the others out
 		add := raw("__name__", "m", "other", fmt.Sprint(i))
-		var req mapping.WriteRequest
-		req.Series = append(req.Series, mapping.RequestSeries{Labels: add})
+		var req request.Write
+		req.Series = append(req.Series, request.Series{Labels: add})
 		if _, err := db.Append(t.Context(), &req); err != nil {
 			t.Fatal(err)
 		}
@@ -219,11 +220,11 @@ func TestAppend_ManyHoursOfASeriesNewestFirst(t *testing.T) {
 	fill := func(name string, hours int) time.Duration {
 		begin := time.Now()
 		for i := 0; i < hours; i += 2000 {
-			var samples []mapping.Sample
+			var samples []request.Sample
 			for k := i; k < i+2000; k++ {
 				samples = append(samples, sample(now-int64(k)*mapping.HourMs, 1))
 			}
-			var req mapping.WriteRequest
+			var req request.Write
 			add(&req, raw("__name__", name), samples...)
 			if _, err := a.Append(context.Background(), &req); err != nil {
 				t.Fatal(err)
@@ -252,7 +253,7 @@ func TestStart_ReplaysInBoundedMemory(t *testing.T) {
 	}
 	for scrape := range int64(scrapes) {
 		died.clock.Store(now + scrape*1000)
-		var req mapping.WriteRequest
+		var req request.Write
 		for i := range series {
 			add(&req, raw("__name__", "m", "s", fmt.Sprint(i)), sample(now+scrape*1000, float64(i)+1/float64(scrape+1)))
 		}

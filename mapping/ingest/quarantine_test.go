@@ -11,6 +11,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -71,7 +72,7 @@ func inQuarantine(t *testing.T, st store.Store) []journal.Quarantined {
 // newer is the decoder of a promtsd that is older than the entries.
 type newer struct{}
 
-func (newer) Decode(byte, []byte, *mapping.WriteRequest) error { return mapping.ErrNewer }
+func (newer) Decode(byte, []byte, *request.Write) error { return mapping.ErrNewer }
 
 // Whatever is wrong with one entry, the others are stored, promtsd starts, and the entry is kept until it can be
 // replayed.
@@ -95,11 +96,11 @@ func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			known := e.Form
-			e.Form = 99
+			known := e.Encoding
+			e.Encoding = 99
 			put(t, st, "promtsd-journal", row, catalog.FamilyOwn, nil, journal.AppendEntry(nil, &e))
 			return func(row []byte) { // what an upgrade would know of
-				e.Form = known
+				e.Encoding = known
 				put(t, st, "promtsd", row, catalog.FamilyOwn, nil, journal.AppendEntry(nil, &e))
 			}
 		}, "newer promtsd"},
@@ -241,7 +242,7 @@ func TestStart_LeavesOutWhatWasRefusedForADamagedUID(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, st, "tsdb-uid", []byte("b"), "id", []byte("metrics"), []byte{1})
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, raw("__name__", "a"), sample(now, 1))
 	add(&req, raw("__name__", "b"), sample(now, 1))
 	if got, err := db.Append(t.Context(), &req); err != nil || got.Written != 1 {
@@ -265,7 +266,7 @@ func TestJournalRoad_CompressesRequestsWithoutABody(t *testing.T) {
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var req mapping.WriteRequest
+	var req request.Write
 	for i := range 200 {
 		add(&req, raw("__name__", "http_requests_total", "instance", "10.0.0.1:9090", "n", string(rune('a'+i))),
 			sample(now, 1))

@@ -11,6 +11,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -24,28 +25,28 @@ func TestAppend_RefusesWhatCannotBeStoredAndKeepsTheRest(t *testing.T) {
 	}
 	cases := []struct {
 		labels []byte
-		reason mapping.Reason
+		reason request.Reason
 		text   string
 	}{
-		{raw("__name__", "bad\xff"), mapping.ReasonInvalidLabels, `label "__name__": name and value must be UTF-8`},
-		{raw("__name__", "m", long(1<<20)+"\xff", "v"), mapping.ReasonInvalidLabels, "name and value must be UTF-8"},
-		{raw("__name__", "m", "", "v"), mapping.ReasonInvalidLabels, "a label has no name"},
-		{raw("__name__", "m", "a", "1", "b", "2", "a", "1"), mapping.ReasonInvalidLabels, `label "a" is there twice`},
-		{raw("__name__", "m", "__name__", "n"), mapping.ReasonInvalidLabels, `label "__name__" is there twice`},
-		{raw("__name__", "m", long(41), "v"), mapping.ReasonLabelLimit,
+		{raw("__name__", "bad\xff"), request.ReasonInvalidLabels, `label "__name__": name and value must be UTF-8`},
+		{raw("__name__", "m", long(1<<20)+"\xff", "v"), request.ReasonInvalidLabels, "name and value must be UTF-8"},
+		{raw("__name__", "m", "", "v"), request.ReasonInvalidLabels, "a label has no name"},
+		{raw("__name__", "m", "a", "1", "b", "2", "a", "1"), request.ReasonInvalidLabels, `label "a" is there twice`},
+		{raw("__name__", "m", "__name__", "n"), request.ReasonInvalidLabels, `label "__name__" is there twice`},
+		{raw("__name__", "m", long(41), "v"), request.ReasonLabelLimit,
 			"has 41 bytes, --write.max-label-name-bytes allows 40"},
-		{raw("__name__", "m", "a", long(51)), mapping.ReasonLabelLimit,
+		{raw("__name__", "m", "a", long(51)), request.ReasonLabelLimit,
 			"has 51 bytes, --write.max-label-value-bytes allows 50"},
-		{raw("__name__", long(51)), mapping.ReasonLabelLimit, "has 51 bytes, --write.max-label-value-bytes allows 50"},
-		{raw(append(many, "__name__", "m")...), mapping.ReasonLabelLimit, "71 labels, --write.max-labels allows 70"},
-		{raw("job", "a"), mapping.ReasonInvalidLabels, "no metric name (label __name__)"},
-		{raw("__name__", "", "job", "a"), mapping.ReasonInvalidLabels, "no metric name (label __name__)"},
-		{[]byte("\x0a\x05garbage"), mapping.ReasonInvalidLabels, "label bytes"},
-		{[]byte("nonsense"), mapping.ReasonInvalidLabels, "label bytes"},
+		{raw("__name__", long(51)), request.ReasonLabelLimit, "has 51 bytes, --write.max-label-value-bytes allows 50"},
+		{raw(append(many, "__name__", "m")...), request.ReasonLabelLimit, "71 labels, --write.max-labels allows 70"},
+		{raw("job", "a"), request.ReasonInvalidLabels, "no metric name (label __name__)"},
+		{raw("__name__", "", "job", "a"), request.ReasonInvalidLabels, "no metric name (label __name__)"},
+		{[]byte("\x0a\x05garbage"), request.ReasonInvalidLabels, "label bytes"},
+		{[]byte("nonsense"), request.ReasonInvalidLabels, "label bytes"},
 	}
 	for _, c := range cases {
 		db := open(t, storetest.NewMem(), nil, nil)
-		req := mapping.WriteRequest{NeedMetricName: true}
+		req := request.Write{NeedMetricName: true}
 		add(&req, raw("__name__", "good", "n", "1"), sample(now, 1))
 		add(&req, c.labels, sample(now, 2), sample(now+1, 2), sample(-1, 2))
 		add(&req, raw("__name__", "good", "n", "2"), sample(now, 3))
@@ -56,7 +57,7 @@ func TestAppend_RefusesWhatCannotBeStoredAndKeepsTheRest(t *testing.T) {
 				continue
 			}
 			text := got.Examples[0].Error()
-			if !strings.Contains(text, c.text) || !strings.HasPrefix(text, "series {") ||
+			if !strings.Contains(text, c.text) || !strings.HasPrefix(text, "series ") ||
 				!errors.Is(got.Examples[0], mapping.ErrInvalid) {
 				t.Errorf("%.80q: the text is %q, want it to say %q", c.labels, text, c.text)
 			}
@@ -89,7 +90,7 @@ func TestAppend_RefusesTimesThatNoRowCanHoldOrThatAreTooFarAhead(t *testing.T) {
 		{math.MaxInt64, math.MaxInt64, "the years 1970 to 2106"},
 	} {
 		db := open(t, storetest.NewMem(), nil, func(c2 *ingest.Config) { c2.Limits.Future = c.future })
-		var req mapping.WriteRequest
+		var req request.Write
 		add(&req, raw("__name__", "m", "a", "b"), sample(c.t, 1), sample(now, 2), sample(c.t, 3), sample(now+1, 4))
 		got, err := db.Append(t.Context(), &req)
 		if err != nil {
@@ -101,12 +102,12 @@ func TestAppend_RefusesTimesThatNoRowCanHoldOrThatAreTooFarAhead(t *testing.T) {
 			}
 			continue
 		}
-		if got.Written != 2 || got.Refused[mapping.ReasonTimestamp] != 2 || len(got.Examples) != 1 {
+		if got.Written != 2 || got.Refused[request.ReasonTimestamp] != 2 || len(got.Examples) != 1 {
 			t.Errorf("time %d: got %+v, want 2 written and 2 refused", c.t, got)
 			continue
 		}
 		text := got.Examples[0].Error()
-		if !strings.Contains(text, c.text) || !strings.HasPrefix(text, `series {__name__="m", a="b"}: `) {
+		if !strings.Contains(text, c.text) || !strings.HasPrefix(text, `series m{a="b"}: `) {
 			t.Errorf("time %d: the text is %q, want it to say %q", c.t, text, c.text)
 		}
 	}
@@ -119,11 +120,11 @@ func TestAppend_RefusesARowKeyThatNoStoreHolds(t *testing.T) {
 	for i := range 2048 {
 		pairs = append(pairs, fmt.Sprint("l", i), "v")
 	}
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, raw(pairs...), sample(now, 1))
 	add(&req, raw(pairs[:2]...), sample(now, 2))
 	got, err := db.Append(t.Context(), &req)
-	if err != nil || got.Written != 1 || got.Refused[mapping.ReasonLabelLimit] != 1 ||
+	if err != nil || got.Written != 1 || got.Refused[request.ReasonLabelLimit] != 1 ||
 		!strings.Contains(fmt.Sprint(got.Examples), "at most 32767 can be stored") {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -133,11 +134,11 @@ func TestAppend_RefusesNamelessSeriesOnlyWhereANameIsNeeded(t *testing.T) {
 	db := open(t, storetest.NewMem(), nil, nil)
 	for range 2 { // made, and cached
 		db.append(t, raw("job", "a"), sample(now, 1))
-		req := mapping.WriteRequest{NeedMetricName: true}
+		req := request.Write{NeedMetricName: true}
 		add(&req, raw("job", "a"), sample(now+1, 1))
 		add(&req, nil, sample(now+1, 1))
 		got, err := db.Append(t.Context(), &req)
-		if err != nil || got.Written != 0 || got.Refused[mapping.ReasonInvalidLabels] != 2 {
+		if err != nil || got.Written != 0 || got.Refused[request.ReasonInvalidLabels] != 2 {
 			t.Errorf("got %+v, %v, want 2 refused", got, err)
 		}
 	}
@@ -166,11 +167,11 @@ func TestAppend_RefusesSeriesWhoseUIDsCannotBeReadAndStoresTheRest(t *testing.T)
 	if err := mem.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, raw("__name__", "m", "job", "a"), sample(now, 1), sample(now+1, 1))
 	add(&req, raw("__name__", "m"), sample(now, 1))
 	got, err := db.Append(t.Context(), &req)
-	if err != nil || got.Written != 1 || got.Refused[mapping.ReasonUIDDamaged] != 2 {
+	if err != nil || got.Written != 1 || got.Refused[request.ReasonUIDDamaged] != 2 {
 		t.Fatalf("got %+v, %v, want 1 written and 2 refused", got, err)
 	}
 	if text := got.Examples[0].Error(); !strings.Contains(text, `"job"`) || !strings.Contains(text, "tsdb-uid") {
@@ -180,13 +181,13 @@ func TestAppend_RefusesSeriesWhoseUIDsCannotBeReadAndStoresTheRest(t *testing.T)
 
 func TestAppend_RefusesNewNamesWhenUIDsAreExhausted(t *testing.T) {
 	db := open(t, storetest.NewMem(), map[string]string{catalog.TagvWidth: "1"}, nil)
-	var req mapping.WriteRequest
+	var req request.Write
 	for i := range 300 {
 		add(&req, raw("__name__", "m", "a", fmt.Sprint(i)), sample(now, 1), sample(now+1, 1))
 	}
 	for range 2 {
 		got, err := db.Append(t.Context(), &req)
-		if err != nil || got.Written != 2*255 || got.Refused[mapping.ReasonUIDsExhausted] != 2*45 || len(got.Examples) != 10 {
+		if err != nil || got.Written != 2*255 || got.Refused[request.ReasonUIDsExhausted] != 2*45 || len(got.Examples) != 10 {
 			t.Errorf("got %d written, %v, %d examples, %v, want %d written",
 				got.Written, got.Refused, len(got.Examples), err, 2*255)
 		}
@@ -206,9 +207,9 @@ func TestAppend_RefusesAFloodOfNewNames(t *testing.T) {
 		})
 		t.Cleanup(c.UIDs.Close)
 	})
-	honest := func(pods int) mapping.WriteResult {
+	honest := func(pods int) request.Result {
 		t.Helper()
-		var req mapping.WriteRequest
+		var req request.Write
 		for i := range 20 + pods {
 			add(&req, raw("__name__", "m", "pod", fmt.Sprint("pod", i)), sample(now, 1))
 		}
@@ -221,7 +222,7 @@ func TestAppend_RefusesAFloodOfNewNames(t *testing.T) {
 	honest(0)
 	refused := 0
 	for i := range 10 {
-		var flood mapping.WriteRequest
+		var flood request.Write
 		for k := range 50 {
 			add(&flood, raw("__name__", "m", "pod", fmt.Sprint("random", i*50+k)), sample(now, 1))
 		}
@@ -229,7 +230,7 @@ func TestAppend_RefusesAFloodOfNewNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused += got.Refused[mapping.ReasonNewNames]
+		refused += got.Refused[request.ReasonNewNames]
 	}
 	if refused < 500-60 {
 		t.Errorf("%d of 500 new series were refused, want all but 60", refused)
@@ -242,14 +243,14 @@ func TestAppend_RefusesAFloodOfNewNames(t *testing.T) {
 func TestAppend_RefusesInfinitiesWhereOpenTSDBSharesTheTables(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		db := open(t, storetest.NewMem(), nil, func(c *ingest.Config) { c.Limits.RefuseInfinities = refuse })
-		var req mapping.WriteRequest
+		var req request.Write
 		add(&req, raw("__name__", "m"), sample(now, math.Inf(1)), sample(now+1, math.NaN()), sample(now+2, math.Inf(-1)))
 		want := 3
 		if refuse {
 			want = 1
 		}
 		got, err := db.Append(t.Context(), &req)
-		if err != nil || got.Written != want || got.Refused[mapping.ReasonInfinity] != 3-want {
+		if err != nil || got.Written != want || got.Refused[request.ReasonInfinity] != 3-want {
 			t.Errorf("refuse %v: got %+v, %v, want %d written", refuse, got, err, want)
 		}
 		if refuse && !strings.Contains(got.Examples[0].Error(), "--no-write.infinities") {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // Decoder reads bodies that requests came with, one at a time.
 type Decoder interface {
 	// Decode fills req from a body, whose memory and the decoder's it uses until the next call. mapping.ErrNewer says that
 	// the form is not known.
-	Decode(form byte, body []byte, req *mapping.WriteRequest) error
+	Decode(form byte, body []byte, req *request.Write) error
 }
 
 // replayer puts the samples of a journal that is taken over where those of requests go.
@@ -30,7 +31,7 @@ type replayer struct {
 
 // replayBuffers is the memory for one entry at a time.
 type replayBuffers struct {
-	req     mapping.WriteRequest
+	req     request.Write
 	job     job
 	flat    []byte
 	decoder Decoder
@@ -62,7 +63,7 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.T
 		// entry nobody knows whether it came before or after these.
 		t.now++
 	}
-	var result mapping.WriteResult
+	var result request.Result
 	p.req.Metadata = p.req.Metadata[:0] // what was acknowledged is durable, and may have been replaced since
 	err := a.find(ctx, &p.job, &p.req, t, &result)
 	if err != nil {
@@ -81,7 +82,7 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.T
 		err = a.applyIndex(ctx, &p.job)
 	}
 	r.samples.Add(int64(result.Written + result.Histograms))
-	if n := result.Refused[mapping.ReasonUIDDamaged]; n > 0 && err == nil && !e.UIDsDamaged {
+	if n := result.Refused[request.ReasonUIDDamaged]; n > 0 && err == nil && !e.UIDsDamaged {
 		err = &journal.EntryError{Class: journal.BadUID,
 			Err: fmt.Errorf("%d of its samples are not stored, first of %w", n, firstDamage(&result))}
 	}
@@ -91,15 +92,15 @@ func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.T
 // decode takes the body of an entry apart.
 func (p *replayBuffers) decode(e *journal.Entry) error {
 	var err error
-	switch e.Form {
-	case mapping.FormFlat:
+	switch e.Encoding {
+	case request.EncodingFlat:
 		err = p.req.ParseFlat(e.Body)
-	case mapping.FormFlatBlock:
+	case request.EncodingFlatBlock:
 		if p.flat, err = s2.Decode(p.flat[:cap(p.flat)], e.Body); err == nil {
 			err = p.req.ParseFlat(p.flat)
 		}
 	default:
-		err = p.decoder.Decode(e.Form, e.Body, &p.req)
+		err = p.decoder.Decode(e.Encoding, e.Body, &p.req)
 	}
 	switch {
 	case err == nil:

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/pack"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store/pebble"
 )
 
@@ -35,7 +35,7 @@ func BenchmarkReplay(b *testing.B) {
 			for first := 0; first < series; first += perRequest {
 				at := now + scrape*15_000
 				died.clock.Store(at)
-				var req mapping.WriteRequest
+				var req request.Write
 				for i := first; i < first+perRequest; i++ {
 					add(&req, raw("__name__", fmt.Sprintf("metric_%d", i%500), "handler", "/api/v1/query", "instance",
 						fmt.Sprintf("10.0.%d.%d:9090", i/500/250, i/500%250), "job", "node", "method", "get"), sample(at, float64(i)))

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 )
@@ -30,7 +30,7 @@ type draft struct {
 // resolve makes the series that the cache does not hold: labels are parsed and checked, the UIDs of all their names
 // looked up or assigned together.
 func (a *Appender) resolve(
-	ctx context.Context, j *job, req *mapping.WriteRequest, t terms, period uint32, result *mapping.WriteResult,
+	ctx context.Context, j *job, req *request.Write, t terms, period uint32, result *request.Result,
 ) error {
 	names := nameList{at: make(map[uid.Name]int)}
 	var drafts []draft
@@ -42,7 +42,7 @@ func (a *Appender) resolve(
 		labels := req.LabelsOf(position)
 		ls, reason, err := a.checkLabels(labels, req.NeedMetricName, t.limits)
 		if err != nil {
-			result.Refuse(reason, req.SamplesOf(position), fmt.Errorf("series %s: %w", formatLabels(labels), err))
+			result.Refuse(reason, req.SamplesOf(position), fmt.Errorf("series %s: %w", request.FormatSeries(labels), err))
 			continue
 		}
 		drafts = append(drafts, newDraft(position, ls, len(labels), &names))
@@ -71,7 +71,7 @@ func (a *Appender) resolve(
 			if s, err = a.build(d, uids, j.nextSeat(a.table)); err != nil && !errors.Is(err, uid.ErrUnassigned) {
 				reason := reasonOf(err)
 				if !result.Told() {
-					err = fmt.Errorf("series %s: %w", formatLabels(req.LabelsOf(d.position)), err)
+					err = fmt.Errorf("series %s: %w", request.FormatSeries(req.LabelsOf(d.position)), err)
 				}
 				result.Refuse(reason, req.SamplesOf(d.position), err)
 				continue
@@ -96,16 +96,16 @@ func (a *Appender) resolve(
 }
 
 // reasonOf says why a series cannot be built.
-func reasonOf(err error) mapping.Reason {
+func reasonOf(err error) request.Reason {
 	switch {
 	case errors.Is(err, uid.ErrExhausted):
-		return mapping.ReasonUIDsExhausted
+		return request.ReasonUIDsExhausted
 	case errors.Is(err, uid.ErrLimited):
-		return mapping.ReasonNewNames
+		return request.ReasonNewNames
 	case errors.Is(err, mapping.ErrCorrupt):
-		return mapping.ReasonUIDDamaged
+		return request.ReasonUIDDamaged
 	default:
-		return mapping.ReasonInvalidLabels
+		return request.ReasonInvalidLabels
 	}
 }
 
@@ -148,10 +148,10 @@ func (s *slab) keep(b []byte) []byte {
 type label struct{ name, value string }
 
 // checkLabels parses label bytes into labels sorted by name, and says what is wrong with them.
-func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]label, mapping.Reason, error) {
+func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]label, request.Reason, error) {
 	var ls []label
-	reason := mapping.ReasonInvalidLabels
-	err := mapping.ParseLabels(raw, func(name, value []byte) error {
+	reason := request.ReasonInvalidLabels
+	err := request.ParseLabels(raw, func(name, value []byte) error {
 		switch {
 		case len(value) == 0:
 			return nil // an empty value is no label
@@ -160,11 +160,11 @@ func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]labe
 		case !utf8.Valid(name) || !utf8.Valid(value):
 			return fmt.Errorf("%w: label %.64q: name and value must be UTF-8", mapping.ErrInvalid, name)
 		case len(name) > limits.LabelName:
-			reason = mapping.ReasonLabelLimit
+			reason = request.ReasonLabelLimit
 			return fmt.Errorf("%w: label name %.64q... has %d bytes, --write.max-label-name-bytes allows %d",
 				mapping.ErrInvalid, name, len(name), limits.LabelName)
 		case len(value) > limits.LabelValue:
-			reason = mapping.ReasonLabelLimit
+			reason = request.ReasonLabelLimit
 			return fmt.Errorf("%w: label %q: its value has %d bytes, --write.max-label-value-bytes allows %d",
 				mapping.ErrInvalid, name, len(value), limits.LabelValue)
 		}
@@ -175,12 +175,12 @@ func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]labe
 		return nil, reason, err
 	}
 	if len(ls) > limits.Labels {
-		return nil, mapping.ReasonLabelLimit, fmt.Errorf("%w: it has %d labels, --write.max-labels allows %d",
+		return nil, request.ReasonLabelLimit, fmt.Errorf("%w: it has %d labels, --write.max-labels allows %d",
 			mapping.ErrInvalid, len(ls), limits.Labels)
 	}
 	schema := a.Settings.Schema
 	if row := schema.TagsOffset() + len(ls)*schema.PairWidth(); row > store.MaxRow {
-		return nil, mapping.ReasonLabelLimit, fmt.Errorf(
+		return nil, request.ReasonLabelLimit, fmt.Errorf(
 			"%w: its row key would have %d bytes for %d labels, at most %d can be stored",
 			mapping.ErrInvalid, row, len(ls), store.MaxRow)
 	}
@@ -201,7 +201,7 @@ func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]labe
 func newDraft(position int, ls []label, size int, names *nameList) draft {
 	d := draft{position: position, metric: -1, sorted: make([]byte, 0, size), tags: make([][2]int, 0, len(ls))}
 	for _, l := range ls {
-		d.sorted = mapping.AppendLabel(d.sorted, l.name, l.value)
+		d.sorted = request.AppendLabel(d.sorted, l.name, l.value)
 		if l.name == model.MetricNameLabel {
 			d.metric = names.add(mapping.Metric, l.value)
 		} else {
@@ -244,26 +244,4 @@ func (a *Appender) build(d draft, uids []uid.Result, seat seatOf) (*series, erro
 	schema.SortTags(tags)
 	tsuid := schema.AppendTSUID(nil, uids[d.metric].UID, tags)
 	return &series{lot: seat.lot, number: seat.number, tsuid: string(tsuid), nameless: d.nameless}, nil
-}
-
-// formatLabels writes label bytes for an error message, as far as they can be read and not at any length.
-func formatLabels(raw []byte) string {
-	const most = 256
-	var b strings.Builder
-	b.WriteByte('{')
-	err := mapping.ParseLabels(raw, func(name, value []byte) error {
-		if b.Len() > most {
-			return errors.New("enough")
-		}
-		if b.Len() > 1 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%.64s=%s", name, strconv.Quote(string(value[:min(len(value), 64)])))
-		return nil
-	})
-	if err != nil {
-		b.WriteString(", ...")
-	}
-	b.WriteByte('}')
-	return strings.ToValidUTF8(b.String(), "\uFFFD")
 }

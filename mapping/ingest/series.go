@@ -3,7 +3,7 @@ package ingest
 import (
 	"math"
 
-	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping"
 )
 
 // series is what the write path knows of one series: enough to write a sample without looking anything up. What every
@@ -27,7 +27,7 @@ type series struct {
 	runTime int64
 	runMax  int64
 	// Days whose index row is durable: bit i stands for day lastDay-i. The meta row is durable if any bit is set.
-	lastDay  index.Day
+	lastDay  mapping.Day
 	nameless bool  // it has no metric name
 	number   uint8 // of its seat in the lot
 	days     uint64
@@ -56,14 +56,14 @@ func (s *series) startAfter(floor int64) {
 }
 
 // indexed says whether the index is known to hold the series on a day. The series must be locked.
-func (s *series) indexed(day index.Day) bool {
+func (s *series) indexed(day mapping.Day) bool {
 	back := int(s.lastDay) - int(day)
 	return back >= 0 && back < 64 && s.days&(1<<back) != 0
 }
 
 // setIndexed notes that the index rows for a day are durable. Days longer ago than 64 days before the latest one are
 // forgotten, and written again when they come. The series must be locked.
-func (s *series) setIndexed(day index.Day) {
+func (s *series) setIndexed(day mapping.Day) {
 	back := int(s.lastDay) - int(day)
 	if back < 0 || s.days == 0 {
 		if s.days != 0 && -back < 64 {

@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
-	"github.com/promtsd/promtsd/mapping/index"
 )
 
 func TestCellTime_OfTwoSamplesAtOneInstantTheLaterHasTheLargerCellTimestamp(t *testing.T) {
@@ -47,14 +46,14 @@ func TestCellTime_IsTheClockWhileSamplesFollowEachOther(t *testing.T) {
 func TestSetIndexed_RemembersTheLatestDaysAndNoOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s series
-		noted := map[index.Day]bool{}
-		var latest index.Day
+		noted := map[mapping.Day]bool{}
+		var latest mapping.Day
 		days := rapid.OneOf(
 			rapid.Uint16Range(1000, 1200),
-			rapid.SampledFrom([]uint16{0, 1, uint16(index.DayOf(mapping.MaxTime))}),
+			rapid.SampledFrom([]uint16{0, 1, uint16(mapping.DayOf(mapping.MaxTime))}),
 		)
 		for range rapid.IntRange(1, 30).Draw(t, "days") {
-			day := index.Day(days.Draw(t, "day"))
+			day := mapping.Day(days.Draw(t, "day"))
 			s.setIndexed(day)
 			noted[day], latest = true, max(latest, day)
 			for d := range noted {
@@ -63,7 +62,7 @@ func TestSetIndexed_RemembersTheLatestDaysAndNoOthers(t *testing.T) {
 				}
 			}
 			for range 5 {
-				if d := index.Day(days.Draw(t, "other")); s.indexed(d) && !noted[d] {
+				if d := mapping.Day(days.Draw(t, "other")); s.indexed(d) && !noted[d] {
 					t.Fatalf("day %d is said to be indexed, and never was", d)
 				}
 			}

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/journal"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -135,7 +135,7 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 			if err := db.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			write := func(clock int64, samples ...mapping.Sample) {
+			write := func(clock int64, samples ...request.Sample) {
 				db.clock.Store(clock)
 				db.append(t, raw("__name__", "m"), samples...)
 			}
@@ -151,10 +151,10 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 			for _, i := range []int{0, 2} {
 				b.Put("promtsd-journal", kept[i].Key, catalog.FamilyOwn, nil, kept[i].Cells[0].Timestamp, kept[i].Cells[0].Value)
 			}
-			var req mapping.WriteRequest
+			var req request.Write
 			add(&req, raw("__name__", "m"), sample(now+3, 4), sample(now+2, 4))
 			entry := journal.Entry{
-				Form: mapping.FormFlat, Body: req.AppendFlat(nil), Arrived: now + 15, Latest: now + 1000,
+				Encoding: request.EncodingFlat, Body: req.AppendFlat(nil), Arrived: now + 15, Latest: now + 1000,
 				MaxLabels: 10, MaxLabelName: 100, MaxLabelValue: 100,
 			}
 			b.Put("promtsd-journal", []byte("\x012345678\x00\x00\x00\x00\x00\x00\x00\x09"), catalog.FamilyOwn, nil, 1,
@@ -201,9 +201,9 @@ func TestTakeOver_FindsWhatComesLate(t *testing.T) {
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var req mapping.WriteRequest
+	var req request.Write
 	add(&req, raw("__name__", "late"), sample(now, 4))
-	entry := journal.Entry{Form: mapping.FormFlat, Body: req.AppendFlat(nil), Arrived: now, Latest: math.MaxInt64,
+	entry := journal.Entry{Encoding: request.EncodingFlat, Body: req.AppendFlat(nil), Arrived: now, Latest: math.MaxInt64,
 		MaxLabels:    9,
 		MaxLabelName: 100, MaxLabelValue: 100}
 	var b store.Batch

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // terms are those on which a request is accepted. A replay has the terms of the first time.
@@ -31,7 +32,7 @@ type refusals struct {
 }
 
 // takes says whether a sample is accepted, and counts it if not.
-func (t *terms) takes(s mapping.Sample, r *refusals) bool {
+func (t *terms) takes(s request.Sample, r *refusals) bool {
 	if s.T < 0 || s.T > t.latest {
 		if r.times++; r.times == 1 {
 			r.time = s.T
@@ -46,14 +47,15 @@ func (t *terms) takes(s mapping.Sample, r *refusals) bool {
 }
 
 // tell adds what became of a series' samples to the result.
-func (r refusals) tell(result *mapping.WriteResult, rs mapping.RequestSeries, t terms) {
+func (r refusals) tell(result *request.Result, rs request.Series, t terms) {
 	result.Written += rs.To - rs.From - r.times - r.infinities
 	if r.times > 0 {
-		result.Refuse(mapping.ReasonTimestamp, r.times, t.timeError(rs.Labels, r.time))
+		result.Refuse(request.ReasonTimestamp, r.times, t.timeError(rs.Labels, r.time))
 	}
 	if r.infinities > 0 {
-		result.Refuse(mapping.ReasonInfinity, r.infinities, fmt.Errorf(
-			"series %s: %w: infinite value, refused by --no-write.infinities", formatLabels(rs.Labels), mapping.ErrInvalid))
+		result.Refuse(request.ReasonInfinity, r.infinities, fmt.Errorf(
+			"series %s: %w: infinite value, refused by --no-write.infinities",
+			request.FormatSeries(rs.Labels), mapping.ErrInvalid))
 	}
 }
 
@@ -65,5 +67,5 @@ func (t *terms) timeError(raw []byte, at int64) error {
 			mapping.ErrInvalid, time.UnixMilli(at).UTC().Format(time.RFC3339Nano),
 			(time.Duration(at-t.latest)*time.Millisecond + t.limits.Future), t.limits.Future)
 	}
-	return fmt.Errorf("series %s: %w", formatLabels(raw), err)
+	return fmt.Errorf("series %s: %w", request.FormatSeries(raw), err)
 }

@@ -30,8 +30,8 @@ func (id ID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
 // Entry is an accepted request. The terms on which it was accepted are kept with it: its replay must take the same
 // samples, whatever the flags and the clock say then.
 type Entry struct {
-	Form    byte  // of Body; what the numbers mean is the business of those who write and read them
-	Arrived int64 // when, in milliseconds since 1970
+	Encoding byte  // of Body; what the numbers mean is the business of those who write and read them
+	Arrived  int64 // when, in milliseconds since 1970
 
 	Latest           int64 // samples after this time were refused
 	RefuseInfinities bool
@@ -49,10 +49,10 @@ type Entry struct {
 
 // The value of an entry:
 //
-//	+---------+------+-------+---------+--------+--------+------+-------+------+----------+
-//	| version | form | flags | arrived | latest | labels | name | value | body | checksum |
-//	| 1       | 1    | 1     | varint  | varint | uvarint x 3           |      | 4        |
-//	+---------+------+-------+---------+--------+--------+------+-------+------+----------+
+//	+---------+----------+-------+---------+--------+--------+------+-------+------+----------+
+//	| version | encoding | flags | arrived | latest | labels | name | value | body | checksum |
+//	| 1       | 1        | 1     | varint  | varint | uvarint x 3           |      | 4        |
+//	+---------+----------+-------+---------+--------+--------+------+-------+------+----------+
 //
 // The checksum is CRC-32C over all before it, big endian, and stays what and where it is in every version.
 const (
@@ -79,7 +79,7 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	if e.UIDsDamaged {
 		flags |= flagUIDsDamaged
 	}
-	dst = append(dst, entryVersion, e.Form, flags)
+	dst = append(dst, entryVersion, e.Encoding, flags)
 	dst = binary.AppendVarint(dst, e.Arrived)
 	dst = binary.AppendVarint(dst, e.Latest)
 	for _, n := range []int{e.MaxLabels, e.MaxLabelName, e.MaxLabelValue} {
@@ -103,7 +103,8 @@ func ParseEntry(b []byte) (Entry, error) {
 			flags)}
 	}
 	e := Entry{
-		Form: content[1], RefuseInfinities: content[2]&flagInfinities != 0, NeedMetricName: content[2]&flagMetricName != 0,
+		Encoding:         content[1],
+		RefuseInfinities: content[2]&flagInfinities != 0, NeedMetricName: content[2]&flagMetricName != 0,
 		UIDsDamaged: content[2]&flagUIDsDamaged != 0,
 	}
 	rest := content[3:]

@@ -125,7 +125,7 @@ func TestEntry_ComesBackAsItWas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.IntRange(0, 1<<40)
 		e := journal.Entry{
-			Form: rapid.Byte().Draw(t, "form"), Arrived: rapid.Int64().Draw(t, "arrived"),
+			Encoding: rapid.Byte().Draw(t, "form"), Arrived: rapid.Int64().Draw(t, "arrived"),
 			Latest:           rapid.Int64().Draw(t, "latest"),
 			RefuseInfinities: rapid.Bool().Draw(t, "infinities"), NeedMetricName: rapid.Bool().Draw(t, "name"),
 			MaxLabels: number.Draw(t, "labels"), MaxLabelName: number.Draw(t, "label name"),
@@ -153,7 +153,7 @@ func TestEntry_ComesBackAsItWas(t *testing.T) {
 
 func FuzzParseEntry(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(journal.AppendEntry(nil, &journal.Entry{Form: 1, Body: []byte("body")}))
+	f.Add(journal.AppendEntry(nil, &journal.Entry{Encoding: 1, Body: []byte("body")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if e, err := journal.ParseEntry(b); err == nil && len(e.Body) > len(b) {
 			t.Fatal("a body larger than its entry")

@@ -33,7 +33,7 @@ func Before(ctx context.Context, st store.Store, s catalog.Settings, now int64, 
 		return 0, nil
 	}
 	now = min(now, mapping.MaxTime)
-	days, err := index.ListDays(ctx, st, s.Tables, index.DayOf(now))
+	days, err := index.ListDays(ctx, st, s.Tables, mapping.DayOf(now))
 	if err != nil || len(days) == 0 {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/retention"
@@ -12,7 +13,7 @@ import (
 )
 
 // span is the days from one to another, both with samples, every so many.
-func span(first, last, every index.Day) (days []index.Day) {
+func span(first, last, every mapping.Day) (days []mapping.Day) {
 	for d := first; d <= last; d += every {
 		days = append(days, d)
 	}
@@ -24,7 +25,7 @@ func TestBefore_CountsAlongTheSamples(t *testing.T) {
 	at := func(day int) time.Duration { return time.Duration(day) * 24 * time.Hour }
 	for _, c := range []struct {
 		name string
-		days []index.Day
+		days []mapping.Day
 		now  time.Duration // since 1970
 		keep time.Duration
 		want time.Duration

@@ -10,6 +10,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/retention"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -83,7 +84,7 @@ func TestDrop_RemovesTheExemplarsOfTheHoursBefore(t *testing.T) {
 			tsuid := s.Schema.AppendTSUID(nil, metric, []mapping.Tag{{Key: 1, Value: series}})
 			for _, h := range []int64{0, 999, 1000, 1001} {
 				w.Put(&b, s.Tables.Exemplars(), exemplars.NewRows(s.Schema), tsuid,
-					mapping.RequestExemplar{T: h*mapping.HourMs + 5}, 1)
+					request.Exemplar{T: h*mapping.HourMs + 5}, 1)
 				if h >= 1000 {
 					left = append(left, fmt.Sprintf("%x", b.At(b.Len()-1).Row))
 				}
@@ -110,7 +111,7 @@ func TestDropDays_RemovesTheDaysBeforeFromTheIndex(t *testing.T) {
 	}
 	var b store.Batch
 	w := index.Writer{Tables: s.Tables}
-	for _, day := range []index.Day{0, 1, 99, 100, 101} {
+	for _, day := range []mapping.Day{0, 1, 99, 100, 101} {
 		w.PutDay(&b, []byte("tsuid"), day, 1, nil)
 	}
 	if err := st.Apply(t.Context(), &b); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query/budget"
 )
 
@@ -18,7 +19,7 @@ import (
 type Appender interface {
 	// Append makes the samples of req durable and readable. What can never be stored is in the result; an error means
 	// that the whole request may be sent again.
-	Append(ctx context.Context, req *mapping.WriteRequest) (mapping.WriteResult, error)
+	Append(ctx context.Context, req *request.Write) (request.Result, error)
 }
 
 // Appendable is a storage.AppendableV2 on the write path. An appender gathers samples and writes them at Commit as one
@@ -41,7 +42,7 @@ func (a Appendable) AppenderV2(ctx context.Context) storage.AppenderV2 {
 
 // RefusedError says that samples of a request were refused for good; the others are stored.
 type RefusedError struct {
-	Result mapping.WriteResult
+	Result request.Result
 }
 
 // Error names how many samples were refused, and why the first few were.
@@ -64,7 +65,7 @@ func (e *RefusedError) Is(target error) bool { return target == storage.ErrOutOf
 type appender struct {
 	ctx  context.Context
 	to   Appender
-	req  mapping.WriteRequest
+	req  request.Write
 	last labels.Labels // of the request's last series
 	said
 	done bool
@@ -98,12 +99,12 @@ func (a *appender) Append(
 	r := &a.req
 	if len(r.Series) == 0 || !labels.Equal(ls, a.last) {
 		var raw []byte
-		ls.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
+		ls.Range(func(l labels.Label) { raw = request.AppendLabel(raw, l.Name, l.Value) })
 		if err := a.take(labelSetBytes + 2*len(raw)); err != nil {
 			return 0, err
 		}
 		a.last = ls.Copy()
-		r.Series = append(r.Series, mapping.RequestSeries{Labels: raw, From: len(r.Samples), To: len(r.Samples)})
+		r.Series = append(r.Series, request.Series{Labels: raw, From: len(r.Samples), To: len(r.Samples)})
 	}
 	a.appendBeside(ls, opts)
 	if h != nil || fh != nil {
@@ -115,13 +116,13 @@ func (a *appender) Append(
 		if err := a.take(sampleBytes + len(message)); err != nil {
 			return 0, err
 		}
-		r.Histograms = append(r.Histograms, mapping.RequestHistogram{Series: len(r.Series) - 1, Message: message})
+		r.Histograms = append(r.Histograms, request.Histogram{Series: len(r.Series) - 1, Message: message})
 		return ref, nil
 	}
 	if err := a.take(sampleBytes); err != nil {
 		return 0, err
 	}
-	r.Samples = append(r.Samples, mapping.Sample{T: t, V: v})
+	r.Samples = append(r.Samples, request.Sample{T: t, V: v})
 	r.Series[len(r.Series)-1].To++
 	return ref, nil
 }

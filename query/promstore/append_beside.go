@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
 // appendBeside adds what came with a sample of the request's last series: exemplars, and what is known of its metric
@@ -17,8 +17,8 @@ func (a *appender) appendBeside(ls labels.Labels, opts storage.AppendV2Options) 
 	r := &a.req
 	for _, e := range opts.Exemplars {
 		var raw []byte
-		e.Labels.Range(func(l labels.Label) { raw = mapping.AppendLabel(raw, l.Name, l.Value) })
-		r.Exemplars = append(r.Exemplars, mapping.RequestExemplar{Series: len(r.Series) - 1, T: e.Ts, V: e.Value,
+		e.Labels.Range(func(l labels.Label) { raw = request.AppendLabel(raw, l.Name, l.Value) })
+		r.Exemplars = append(r.Exemplars, request.Exemplar{Series: len(r.Series) - 1, T: e.Ts, V: e.Value,
 			Labels: raw})
 	}
 	m := opts.Metadata
@@ -31,13 +31,13 @@ func (a *appender) appendBeside(ls labels.Labels, opts storage.AppendV2Options) 
 	}
 	family := strings.Clone(opts.MetricFamilyName) // which lives for this call only
 	if family == "" {
-		family = string(mapping.MetricFamily([]byte(ls.Get(model.MetricNameLabel)), typ))
+		family = string(request.MetricFamily([]byte(ls.Get(model.MetricNameLabel)), typ))
 	}
 	if family == a.family && m == a.meta {
 		return
 	}
 	a.family, a.meta = family, m
-	r.Metadata = append(r.Metadata, mapping.RequestMetadata{
+	r.Metadata = append(r.Metadata, request.Metadata{
 		Family: []byte(family), Type: typ, Help: []byte(m.Help), Unit: []byte(m.Unit),
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/query/budget"
 	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
@@ -65,7 +65,7 @@ func TestAppendable_KeepsTheRestOfWhatIsRefused(t *testing.T) {
 		t.Fatalf("got %v, want a RefusedError", err)
 	}
 	got := refused.Result
-	if got.Written != 1 || got.Refused[mapping.ReasonTimestamp] != 1 || got.Refused[mapping.ReasonHistogram] != 1 ||
+	if got.Written != 1 || got.Refused[request.ReasonTimestamp] != 1 || got.Refused[request.ReasonHistogram] != 1 ||
 		len(got.Examples) != 2 {
 		t.Errorf("got %+v", got)
 	}
@@ -77,8 +77,8 @@ func TestAppendable_KeepsTheRestOfWhatIsRefused(t *testing.T) {
 
 type brokenAppender struct{}
 
-func (brokenAppender) Append(context.Context, *mapping.WriteRequest) (mapping.WriteResult, error) {
-	return mapping.WriteResult{}, store.ErrUnavailable
+func (brokenAppender) Append(context.Context, *request.Write) (request.Result, error) {
+	return request.Result{}, store.ErrUnavailable
 }
 
 func TestAppendable_PassesTheErrorOfTheWritePathOn(t *testing.T) {

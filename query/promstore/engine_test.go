@@ -369,7 +369,7 @@ func BenchmarkEngine(b *testing.B) {
 			base := uint32(engineStart/1000) + h*3600
 			row := settings.Schema.AppendRowKey(nil, s.TSUID, base)
 			batch.Put(settings.Tables.Data, row, catalog.FamilyData, qualifier, 1, value)
-			index.Writer{Tables: settings.Tables}.PutDay(&batch, s.TSUID, index.DayOf(int64(base)*1000), 1, nil)
+			index.Writer{Tables: settings.Tables}.PutDay(&batch, s.TSUID, mapping.DayOf(int64(base)*1000), 1, nil)
 		}
 		if err := st.Apply(b.Context(), &batch); err != nil {
 			b.Fatal(err)

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/request"
 )
 
-// The forms of a journaled body (mapping.WriteRequest.Form): the block that a sender sent, by its protocol.
-// Others are mapping's.
+// The encodings of a journaled body (request.Write.Encoding): the block that a sender sent, by its protocol. Package
+// request numbers the others.
 const (
-	FormV1 byte = 1 // remote write 1.0
-	FormV2 byte = 2 // remote write 2.0
+	EncodingV1 byte = 1 // remote write 1.0
+	EncodingV2 byte = 2 // remote write 2.0
 )
 
 // A BlockDecoder reads blocks that were accepted before. It keeps its memory, and serves one caller at a time.
@@ -23,15 +24,15 @@ type BlockDecoder struct {
 const maxBlockContent = 1 << 30
 
 // Decode inflates a block and fills req from it, as it was done when the block came. The labels point into memory that
-// the next call uses again. mapping.ErrNewer says that the form is not known.
-func (d *BlockDecoder) Decode(form byte, block []byte, req *mapping.WriteRequest) error {
+// the next call uses again. mapping.ErrNewer says that the encoding is not known.
+func (d *BlockDecoder) Decode(encoding byte, block []byte, req *request.Write) error {
 	decode := d.decoder.DecodeV1
-	switch form {
-	case FormV1:
-	case FormV2:
+	switch encoding {
+	case EncodingV1:
+	case EncodingV2:
 		decode = d.decoder.DecodeV2
 	default:
-		return fmt.Errorf("%w: form %d of its body is not known", mapping.ErrNewer, form)
+		return fmt.Errorf("%w: encoding %d of its body is not known", mapping.ErrNewer, encoding)
 	}
 	var err error
 	if d.content, err = Inflate(d.content, block, maxBlockContent); err == nil {

@@ -1,9 +1,11 @@
-package mapping
+package request
 
 import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/promtsd/promtsd/mapping"
 )
 
 // A request that did not come as a body of remote write is journaled in a flat form. After the number of its series
@@ -24,7 +26,7 @@ import (
 // Metadata is not journaled: it is durable elsewhere before the request is acknowledged, and needs no replay.
 
 // AppendFlat appends the series, samples, histograms and exemplars of r to dst in the flat form.
-func (r *WriteRequest) AppendFlat(dst []byte) []byte {
+func (r *Write) AppendFlat(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(r.Series)))
 	histograms := r.Histograms
 	for i, s := range r.Series {
@@ -54,8 +56,8 @@ func (r *WriteRequest) AppendFlat(dst []byte) []byte {
 	return dst
 }
 
-// ParseFlat fills r from the flat form. The error wraps ErrCorrupt. Label bytes and messages point into b.
-func (r *WriteRequest) ParseFlat(b []byte) error {
+// ParseFlat fills r from the flat form. The error wraps mapping.ErrCorrupt. Label bytes and messages point into b.
+func (r *Write) ParseFlat(b []byte) error {
 	r.Reset()
 	p := flatParser{rest: b}
 	for range p.uvarint() {
@@ -69,7 +71,7 @@ func (r *WriteRequest) ParseFlat(b []byte) error {
 			r.Samples = append(r.Samples, sample)
 		}
 		for range histograms {
-			h := RequestHistogram{len(r.Series), p.text()}
+			h := Histogram{len(r.Series), p.text()}
 			if p.cut {
 				break
 			}
@@ -78,11 +80,11 @@ func (r *WriteRequest) ParseFlat(b []byte) error {
 		if p.cut {
 			break
 		}
-		r.Series = append(r.Series, RequestSeries{Labels: labels, From: from, To: len(r.Samples)})
+		r.Series = append(r.Series, Series{Labels: labels, From: from, To: len(r.Samples)})
 	}
 	for range p.uvarint() {
 		series := p.uvarint()
-		e := RequestExemplar{Series: int(series), T: p.varint(), V: p.float(), Labels: p.text()}
+		e := Exemplar{Series: int(series), T: p.varint(), V: p.float(), Labels: p.text()}
 		if p.cut || series >= uint64(len(r.Series)) {
 			p.cut = true
 			break
@@ -90,7 +92,7 @@ func (r *WriteRequest) ParseFlat(b []byte) error {
 		r.Exemplars = append(r.Exemplars, e)
 	}
 	if p.cut || len(p.rest) > 0 {
-		return fmt.Errorf("read flat request: %w: it ends early, or contradicts itself", ErrCorrupt)
+		return fmt.Errorf("read flat request: %w: it ends early, or contradicts itself", mapping.ErrCorrupt)
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
-package mapping
+package request
 
 import "encoding/binary"
 
 // LabelsOf returns the label bytes of the series at a position. Those of a series that is told by references are made
 // when they are asked for first.
-func (r *WriteRequest) LabelsOf(series int) []byte {
+func (r *Write) LabelsOf(series int) []byte {
 	s := &r.Series[series]
 	if s.Labels == nil && s.RefsFrom < s.RefsTo {
 		start := len(r.Scratch)
@@ -15,7 +15,7 @@ func (r *WriteRequest) LabelsOf(series int) []byte {
 }
 
 // AppendLabels appends the label bytes that references make. Each must be one of the symbols.
-func (r *WriteRequest) AppendLabels(dst []byte, refs []uint32) []byte {
+func (r *Write) AppendLabels(dst []byte, refs []uint32) []byte {
 	for ; len(refs) > 0; refs = refs[2:] {
 		dst = AppendSymbols(dst, r.Symbols[refs[0]], r.Symbols[refs[1]])
 	}
@@ -37,7 +37,7 @@ const PairBytes = 3 + binary.MaxVarintLen32
 
 // LabelBytes is how many label bytes the references of a series make, or a little more. Each must be one of the
 // symbols.
-func (r *WriteRequest) LabelBytes(refs []uint32) int {
+func (r *Write) LabelBytes(refs []uint32) int {
 	n := len(refs) / 2 * PairBytes
 	for _, ref := range refs {
 		n += len(r.Symbols[ref])

@@ -1,24 +1,23 @@
-package wire
+package request
 
 import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/promtsd/promtsd/mapping"
 )
 
-const maxFormattedSeries = 200
+// MaxFormatted is about how many bytes of labels a message shows.
+const MaxFormatted = 200
 
 // FormatSeries renders label bytes for a message, as name{label="value"}, cut off after some 200 bytes.
 func FormatSeries(labelBytes []byte) string {
 	var name string
 	var rest strings.Builder
-	_ = mapping.ParseLabels(labelBytes, func(n, v []byte) error { // what can be read of bad bytes is shown
+	_ = ParseLabels(labelBytes, func(n, v []byte) error { // what can be read of bad bytes is shown
 		switch {
 		case string(n) == "__name__":
 			name = clip(string(v))
-		case rest.Len() < maxFormattedSeries:
+		case rest.Len() < MaxFormatted:
 			if rest.Len() > 0 {
 				rest.WriteString(", ")
 			}
@@ -30,10 +29,10 @@ func FormatSeries(labelBytes []byte) string {
 }
 
 func clip(s string) string {
-	if len(s) <= maxFormattedSeries {
+	if len(s) <= MaxFormatted {
 		return s
 	}
-	n := maxFormattedSeries
+	n := MaxFormatted
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}

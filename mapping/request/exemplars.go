@@ -1,17 +1,17 @@
-package mapping
+package request
 
 import "bytes"
 
-// RequestExemplar is an exemplar of a series of a WriteRequest.
-type RequestExemplar struct {
-	Series int     // the position of its series in WriteRequest.Series
+// Exemplar is an exemplar of a series of a Write.
+type Exemplar struct {
+	Series int     // the position of its series in Write.Series
 	T      int64   // milliseconds since 1970
 	V      float64 // its bits are kept as they are
 	Labels []byte  // label bytes (see AppendLabel), none at all if it has no labels
 }
 
-// RequestMetadata is what a WriteRequest says of a metric family, by its own name or by that of one of its series.
-type RequestMetadata struct {
+// Metadata is what a Write says of a metric family, by its own name or by that of one of its series.
+type Metadata struct {
 	Family []byte
 	Type   string // as Prometheus calls it: counter, gauge, ...; empty, unknown
 	Help   []byte
@@ -24,7 +24,7 @@ const (
 	ReasonExemplarLabels Reason = "exemplar_labels" // its labels are longer than OpenMetrics allows, or no labels
 )
 
-// ExemplarResult says what became of the exemplars of a WriteRequest.
+// ExemplarResult says what became of the exemplars of a Write.
 type ExemplarResult struct {
 	Written int            // exemplars that are stored now, exact repeats included
 	Refused map[Reason]int // exemplars that are not and never will be, nil if there are none

@@ -1,23 +1,28 @@
-package mapping
+// Package request is the model of a remote-write request that decoders fill and the write path reads: flat lists of
+// series, samples, histograms, exemplars and metadata, whose labels stay the bytes that were sent, and what became of
+// them. It does no I/O and holds no locks; one goroutine uses a Write at a time.
+package request
 
 import (
 	"encoding/binary"
 	"fmt"
 	"sort"
+
+	"github.com/promtsd/promtsd/mapping"
 )
 
-// WriteRequest is a remote-write body taken apart, without an object per series or sample: flat lists that are filled
+// Write is a remote-write body taken apart, without an object per series or sample: flat lists that are filled
 // anew for each request and keep their memory. Every slice of bytes in it points into the body it was read from, or
 // into Scratch.
-type WriteRequest struct {
-	Series     []RequestSeries
+type Write struct {
+	Series     []Series
 	Samples    []Sample
-	Histograms []RequestHistogram // in the order of their series
-	Scratch    []byte             // label bytes that the body does not hold in one piece
+	Histograms []Histogram // in the order of their series
+	Scratch    []byte      // label bytes that the body does not hold in one piece
 
 	// What comes beside the samples, if anything does.
-	Exemplars []RequestExemplar
-	Metadata  []RequestMetadata
+	Exemplars []Exemplar
+	Metadata  []Metadata
 
 	// Remote write 2.0 tells labels by references: places in a list of symbols, each with its length before it as a
 	// varint.
@@ -30,10 +35,10 @@ type WriteRequest struct {
 	// Finder was told all series, if there is one.
 	Finder Finder
 
-	// Body is the request as it came, in a form that those who fill in a WriteRequest know; nil if there is none: then
-	// AppendFlat makes one. FormFlat is AppendFlat's.
-	Form byte
-	Body []byte
+	// Body is the request as it came, in an encoding that those who fill in a Write know; nil if there is none: then
+	// AppendFlat makes one. EncodingFlat is AppendFlat's.
+	Encoding byte
+	Body     []byte
 }
 
 // Finder looks series up while a request is read. It expects series in the order in which they came before: so the
@@ -48,16 +53,16 @@ type Finder interface {
 	Next(labels []byte, expected bool)
 }
 
-// Forms of a body that did not come as one of remote write, whose forms are others.
+// Encodings of a body that did not come by remote write, whose encodings package wire numbers.
 const (
-	FormFlat      = 0 // AppendFlat made it
-	FormFlatBlock = 3 // the same as a block of snappy or s2
+	EncodingFlat      = 0 // AppendFlat made it
+	EncodingFlatBlock = 3 // the same as a block of snappy or s2
 )
 
-// RequestSeries is one time series of a WriteRequest: its label bytes (see AppendLabel), or the range
+// Series is one time series of a Write: its label bytes (see AppendLabel), or the range
 // Refs[RefsFrom:RefsTo] of an even number of references to its names and values in turn (see LabelsOf), and the range
 // Samples[From:To] of its samples, in the order in which they were sent.
-type RequestSeries struct {
+type Series struct {
 	Labels           []byte
 	RefsFrom, RefsTo int
 	From, To         int
@@ -69,26 +74,26 @@ type Sample struct {
 	V float64
 }
 
-// RequestHistogram is a native histogram of the series at a position in a WriteRequest: a message that ParseHistogram
+// Histogram is a native histogram of the series at a position in a Write: a message that mapping.ParseHistogram
 // reads.
-type RequestHistogram struct {
+type Histogram struct {
 	Series  int
 	Message []byte
 }
 
 // SamplesOf is the number of samples and histograms of the series at a position.
-func (r *WriteRequest) SamplesOf(series int) int {
+func (r *Write) SamplesOf(series int) int {
 	from := sort.Search(len(r.Histograms), func(i int) bool { return r.Histograms[i].Series >= series })
 	to := sort.Search(len(r.Histograms), func(i int) bool { return r.Histograms[i].Series > series })
 	return r.Series[series].To - r.Series[series].From + to - from
 }
 
 // Reset empties r and keeps its memory.
-func (r *WriteRequest) Reset() {
+func (r *Write) Reset() {
 	r.Series, r.Samples, r.Histograms, r.Scratch = r.Series[:0], r.Samples[:0], r.Histograms[:0], r.Scratch[:0]
 	r.Exemplars, r.Metadata, r.NeedMetricName = r.Exemplars[:0], r.Metadata[:0], false
 	r.Symbols, r.Refs = nil, r.Refs[:0]
-	r.Form, r.Body, r.Finder = FormFlat, nil, nil
+	r.Encoding, r.Body, r.Finder = EncodingFlat, nil, nil
 }
 
 // Label bytes are how a series is known before it is parsed: the label fields of a remote-write 1.0 TimeSeries message
@@ -127,7 +132,7 @@ func uvarintLen(n int) int {
 func ParseLabels(b []byte, f func(name, value []byte) error) error {
 	for len(b) > 0 {
 		if b[0] != 0x0a {
-			return fmt.Errorf("%w: label bytes: field tag %#x where a label was expected", ErrInvalid, b[0])
+			return fmt.Errorf("%w: label bytes: field tag %#x where a label was expected", mapping.ErrInvalid, b[0])
 		}
 		label, rest, err := lengthDelimited(b[1:])
 		if err != nil {
@@ -138,7 +143,7 @@ func ParseLabels(b []byte, f func(name, value []byte) error) error {
 		for len(label) > 0 {
 			tag, n := binary.Uvarint(label)
 			if n <= 0 {
-				return fmt.Errorf("%w: label bytes: truncated field tag", ErrInvalid)
+				return fmt.Errorf("%w: label bytes: truncated field tag", mapping.ErrInvalid)
 			}
 			label = label[n:]
 			switch tag {
@@ -163,7 +168,7 @@ func ParseLabels(b []byte, f func(name, value []byte) error) error {
 func lengthDelimited(b []byte) (field, rest []byte, err error) {
 	l, n := binary.Uvarint(b)
 	if n <= 0 || l > uint64(len(b)-n) {
-		return nil, nil, fmt.Errorf("%w: label bytes: length beyond the end", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: label bytes: length beyond the end", mapping.ErrInvalid)
 	}
 	return b[n : n+int(l)], b[n+int(l):], nil
 }
@@ -186,7 +191,7 @@ func skipField(b []byte, tag uint64) ([]byte, error) {
 			return b[4:], nil
 		}
 	}
-	return nil, fmt.Errorf("%w: label bytes: field tag %d cannot be read", ErrInvalid, tag)
+	return nil, fmt.Errorf("%w: label bytes: field tag %d cannot be read", mapping.ErrInvalid, tag)
 }
 
 // Reason says in a word why samples were refused; it is a metric's label value.
@@ -213,8 +218,8 @@ var SampleReasons = []Reason{
 	ReasonUIDDamaged, ReasonHistogram, ReasonMalformed,
 }
 
-// WriteResult says what became of a WriteRequest.
-type WriteResult struct {
+// Result says what became of a Write.
+type Result struct {
 	Written    int            // samples that are stored now, exact repeats included
 	Histograms int            // the same of native histograms
 	Refused    map[Reason]int // samples that are not and never will be, nil if there are none
@@ -226,10 +231,10 @@ type WriteResult struct {
 const maxExamples = 10
 
 // Told says whether there are as many examples as are kept, so that another need not be made.
-func (r *WriteResult) Told() bool { return len(r.Examples) >= maxExamples }
+func (r *Result) Told() bool { return len(r.Examples) >= maxExamples }
 
 // Refuse notes that samples or histograms of one series were refused.
-func (r *WriteResult) Refuse(reason Reason, samples int, example error) {
+func (r *Result) Refuse(reason Reason, samples int, example error) {
 	if r.Refused == nil {
 		r.Refused = make(map[Reason]int)
 	}
