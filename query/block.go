@@ -39,7 +39,7 @@ type block struct {
 	starts   []int // of the runs of each group
 	touched  Touched
 
-	tsuids [][]byte // of the members, for gatherHeld
+	tsuids [][]byte // of the members, for gatherBuffered
 	held   []heldRow
 	slabs  slabs // their keys and points
 
@@ -128,11 +128,11 @@ func (b *block) want(s mapping.Schema, members []member, base uint32) {
 	}
 }
 
-// gatherHeld asks for the points that are held of the block's rows. That comes before the store is read: what is
+// gatherBuffered asks for the points that are held of the block's rows. That comes before the store is read: what is
 // flushed between the two is then met twice, and not missed. Their memory is taken before they are copied; where it
 // would have to wait for it, it does when it knows how much it lacks, and asks again: who tells of points must not be
 // held up.
-func (b *block) gatherHeld(ctx context.Context, s *set) (warnings []error, err error) {
+func (b *block) gatherBuffered(ctx context.Context, s *set) (warnings []error, err error) {
 	b.tsuids = b.tsuids[:0]
 	for _, m := range b.members {
 		b.tsuids = append(b.tsuids, m.tsuid)
@@ -141,7 +141,7 @@ func (b *block) gatherHeld(ctx context.Context, s *set) (warnings []error, err e
 	for lacking := int64(0); ; {
 		b.held = b.held[:0]
 		b.slabs.reset()
-		if err := b.become(ctx, b.planned()+lacking); err != nil || s.q.Held == nil || b.begin == b.end {
+		if err := b.become(ctx, b.planned()+lacking); err != nil || s.q.Buffer == nil || b.begin == b.end {
 			return warnings, err
 		}
 		spare := lacking
@@ -153,7 +153,8 @@ func (b *block) gatherHeld(ctx context.Context, s *set) (warnings []error, err e
 			}
 			return b.tryTake(ctx, bytes)
 		}
-		warnings = s.q.Held.Held(ctx, b.tsuids, s.hours[b.begin], s.hours[b.end-1], func(i int, base uint32, points []byte) {
+		from, to := s.hours[b.begin], s.hours[b.end-1]
+		warnings = s.q.Buffer.Buffered(ctx, b.tsuids, from, to, func(i int, base uint32, points []byte) {
 			if !s.overlap(base) {
 				return
 			}

@@ -36,10 +36,10 @@ func (t *Touched) add(u Touched) {
 
 // Explanation says how a Select is answered.
 type Explanation struct {
-	Road       index.Road // where the series are found
-	Candidates int        // index entries that are compared
-	Series     int        // label sets that match
-	Hours      int        // hours of the range at which any may have samples
+	AccessPath index.AccessPath // where the series are found
+	Candidates int              // index entries that are compared
+	Series     int              // label sets that match
+	Hours      int              // hours of the range at which any may have samples
 
 	// Estimate is what reading the rows is expected to touch, if each holds as many samples as estimated (Found and what
 	// follows it are 0), and Cost how long the store works on it.
@@ -70,7 +70,7 @@ func (q *Querier) Explain(
 	s := newSet(ctx, q, found, mint, maxt)
 	defer s.Close()
 	e := Explanation{
-		Road: found.Road, Candidates: found.Candidates, Series: len(s.groups), Hours: len(s.hours),
+		AccessPath: found.AccessPath, Candidates: found.Candidates, Series: len(s.groups), Hours: len(s.hours),
 		Analyzed: analyze, IndexTook: time.Since(begin),
 	}
 	e.estimate(s)

@@ -150,7 +150,7 @@ func (s *set) fetchAhead() {
 	go func() {
 		for {
 			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
-			warnings, err := b.gatherHeld(s.ctx, s)
+			warnings, err := b.gatherBuffered(s.ctx, s)
 			full := false
 			if err == nil {
 				warnings = append(warnings, s.missing()...)

@@ -20,7 +20,7 @@ type largeHolder struct {
 	asked  int
 }
 
-func (h *largeHolder) Held(
+func (h *largeHolder) Buffered(
 	_ context.Context, tsuids [][]byte, _, _ uint32, f func(i int, base uint32, points []byte),
 ) (warnings []error) {
 	h.asked++
@@ -38,7 +38,7 @@ func TestSelect_TakesMemoryForHeldRowsBeforeItCopiesThem(t *testing.T) {
 	}
 	stored := newDatabase(t, storetest.NewMem(), nil)
 	stored.fill(t, 500, 1, 1)
-	db := stored.withQuerier(stored.store, func(c *query.Config) { c.Held = holder })
+	db := stored.withQuerier(stored.store, func(c *query.Config) { c.Buffer = holder })
 	const size = 18 << 20 // of all rows
 	ask := func(b *budget.Budget) error {
 		a := b.Open()

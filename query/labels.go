@@ -32,11 +32,11 @@ func (q *Querier) Series(ctx context.Context, mint, maxt int64, limit int, match
 func (q *Querier) LabelNames(
 	ctx context.Context, mint, maxt int64, limit int, matchers []*labels.Matcher,
 ) ([]string, error) {
-	names, road, err := q.Index.LabelNames(ctx, mint, maxt, q.limits(ctx, limit), matchers...)
+	names, path, err := q.Index.LabelNames(ctx, mint, maxt, q.limits(ctx, limit), matchers...)
 	if err != nil {
 		return nil, q.beyondLimits(err, matchers)
 	}
-	q.metrics.selected(road)
+	q.metrics.selected(path)
 	return first(names, limit), nil
 }
 
@@ -44,11 +44,11 @@ func (q *Querier) LabelNames(
 func (q *Querier) LabelValues(
 	ctx context.Context, name string, mint, maxt int64, limit int, matchers []*labels.Matcher,
 ) ([]string, error) {
-	values, road, err := q.Index.LabelValues(ctx, name, mint, maxt, q.limits(ctx, limit), matchers...)
+	values, path, err := q.Index.LabelValues(ctx, name, mint, maxt, q.limits(ctx, limit), matchers...)
 	if err != nil {
 		return nil, q.beyondLimits(err, matchers)
 	}
-	q.metrics.selected(road)
+	q.metrics.selected(path)
 	return first(values, limit), nil
 }
 
@@ -61,11 +61,11 @@ type (
 // Cardinality counts the series that were active on a day of the range, and their labels; most bounds each list of the
 // answer. What counting them takes is taken from the account of the context.
 func (q *Querier) Cardinality(ctx context.Context, mint, maxt int64, most int) (Cardinality, error) {
-	counted, road, err := q.Index.Cardinality(ctx, mint, maxt, q.limits(ctx, 0), most)
+	counted, path, err := q.Index.Cardinality(ctx, mint, maxt, q.limits(ctx, 0), most)
 	if err != nil {
 		return Cardinality{}, q.beyondLimits(err, nil)
 	}
-	q.metrics.selected(road)
+	q.metrics.selected(path)
 	return counted, nil
 }
 

@@ -41,7 +41,7 @@ func newMetrics(r prometheus.Registerer) metrics {
 }
 
 // selected counts a selector.
-func (m *metrics) selected(by index.Road) { m.selects.WithLabelValues(string(by)).Inc() }
+func (m *metrics) selected(by index.AccessPath) { m.selects.WithLabelValues(string(by)).Inc() }
 
 // touch counts what was read.
 func (m *metrics) touch(t Touched) {

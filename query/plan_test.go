@@ -86,7 +86,7 @@ func TestSelect_ByEachPlanAndRoadAnswersAsBruteForce(t *testing.T) {
 	})
 }
 
-// checkPlans writes samples, of which the latest are still held, and reads them by every plan on every road.
+// checkPlans writes samples, of which the latest are still held, and reads them by every plan on every path.
 func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 	m := model{}
 	start := clock.UnixMilli() - 60*day
@@ -113,10 +113,10 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 		}
 	}
 	settle := func(c *query.Config) {
-		c.Held = holding.appender
+		c.Buffer = holding.appender
 		c.Concurrency = rapid.SampledFrom([]int{1, 2, 8}).Draw(rt, "concurrency")
 	}
-	roads := map[string]*database{
+	paths := map[string]*database{
 		"memory": db.remembering(t, settle),
 		"store":  db.withQuerier(db.store, settle),
 	}
@@ -125,17 +125,17 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 		mint, maxt := genTime.Draw(rt, "mint"), genTime.Draw(rt, "maxt")
 		ms := rapid.SliceOfN(genMatcher(), 1, 3).Draw(rt, "matchers")
 		want := m.answer(mint, maxt, ms...)
-		for road, r := range roads {
+		for path, r := range paths {
 			r.querier.SetBlockPoints(points)
 			for plan := range query.Plans {
 				r.querier.ForcePlan(plan)
 				if got := r.answer(t, mint, maxt, ms...); !slices.Equal(got, want) {
-					rt.Fatalf("select %v from %d to %d by %s and %s:\n got %q\nwant %q", ms, mint, maxt, road, plan, got, want)
+					rt.Fatalf("select %v from %d to %d by %s and %s:\n got %q\nwant %q", ms, mint, maxt, path, plan, got, want)
 				}
 				w := genWindows(rt, genTime)
 				set, err := r.querier.SelectWindows(t.Context(), mint, maxt, query.NewWindows(w.end, w.step, w.width), ms)
 				if got, want := read(t, set, err), m.inWindows(w).answer(mint, maxt, ms...); !slices.Equal(got, want) {
-					rt.Fatalf("select %v in %+v from %d to %d by %s and %s:\n got %q\nwant %q", ms, w, mint, maxt, road, plan, got,
+					rt.Fatalf("select %v in %+v from %d to %d by %s and %s:\n got %q\nwant %q", ms, w, mint, maxt, path, plan, got,
 						want)
 				}
 			}
@@ -219,7 +219,7 @@ func TestExplain_CountsWhatMetricsCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Road != index.MemoryRoad || e.Candidates != 50 || e.Series != 50 || e.Hours != 2 || e.Took < e.IndexTook {
+	if e.AccessPath != index.AccessMemory || e.Candidates != 50 || e.Series != 50 || e.Hours != 2 || e.Took < e.IndexTook {
 		t.Errorf("got %+v", e)
 	}
 	want := fmt.Sprintf(`
@@ -256,7 +256,7 @@ promtsd_query_store_calls_total %d
 	}
 	empty, err := r.querier.Explain(t.Context(), start, start, named("nosuch"), true)
 	none := query.Touched{}
-	if err != nil || empty.Road != index.NoRoad || empty.Actual != none || empty.Estimate != none {
+	if err != nil || empty.AccessPath != index.AccessNone || empty.Actual != none || empty.Estimate != none {
 		t.Errorf("of nothing: got %+v, %v", empty, err)
 	}
 }

@@ -23,8 +23,8 @@ type Config struct {
 	Store    store.Store
 	Settings catalog.Settings
 	Index    *index.Reader
-	Held     Holder // nil: nothing is held
-	// Missing says why samples from mint on may be missing in the store, and held nowhere. It is asked after Held. nil:
+	Buffer   Buffer // nil: nothing is held
+	// Missing says why samples from mint on may be missing in the store, and held nowhere. It is asked after Buffer. nil:
 	// none are.
 	Missing   func(ctx context.Context, mint int64) (warnings []error)
 	MaxSeries int // series that one Select may find; 0: no limit
@@ -38,13 +38,13 @@ type Config struct {
 	Logger     *slog.Logger
 }
 
-// Holder has samples that are acknowledged and not in the store yet.
-type Holder interface {
-	// Held calls f, one call at a time, with the points of the series with these TSUIDs that may not be in the data table
-	// yet, in hours with base times from one to another, both included. i is the TSUID's position; points is a point
-	// list (see mapping.AppendPoint) in order of arrival, valid until f returns. f may be called more than once for one
-	// hour. Where samples may be missing, the warnings say whose and why.
-	Held(ctx context.Context, tsuids [][]byte, from, to uint32,
+// Buffer has the buffered samples: those acknowledged and not in the data table yet.
+type Buffer interface {
+	// Buffered calls f with points of the series with these TSUIDs that may not be in the data table yet. The base times
+	// of their rows lie between from and to, both included. i is the TSUID's position. points is a point list (see
+	// mapping.AppendPoint) in order of arrival, valid until f returns. f is called by one goroutine at a time, and may
+	// be called more than once for one row. The warnings say which samples may be missing, and why.
+	Buffered(ctx context.Context, tsuids [][]byte, from, to uint32,
 		f func(i int, base uint32, points []byte)) (warnings []error)
 }
 
@@ -117,7 +117,7 @@ func (q *Querier) find(ctx context.Context, mint, maxt int64, limit int, matcher
 	if err != nil {
 		return found, q.beyondLimits(err, matchers)
 	}
-	q.metrics.selected(found.Road)
+	q.metrics.selected(found.AccessPath)
 	q.metrics.candidates.Add(float64(found.Candidates))
 	q.metrics.series.Add(float64(len(found.Series)))
 	return found, nil

@@ -24,18 +24,18 @@ type Peer struct {
 }
 
 const (
-	maxAsked    = 16 // peers that one call of Held asks at a time
-	maxWarnings = 8  // of one call of Held
+	maxAsked    = 16 // peers that one call of Buffered asks at a time
+	maxWarnings = 8  // of one call of Buffered
 )
 
 // Group is what all promtsd on a store hold. It is safe for concurrent use.
 type Group struct {
-	Local Holder // this process
+	Local Buffer // this process
 	// Peers lists the others, as of now; with an error those that are known all the same.
 	Peers  func(ctx context.Context) ([]Peer, error)
 	Client *http.Client // must not follow redirects
-	// Timeout is for all that one peer answers to one call of Held, and MaxBytes bounds it. The call takes twice as long
-	// at most.
+	// Timeout is for all that one peer answers to one call of Buffered, and MaxBytes bounds it. The call takes twice as
+	// long at most.
 	Timeout  time.Duration
 	MaxBytes int64
 
@@ -43,9 +43,9 @@ type Group struct {
 	failing map[string]bool // writers that did not answer when they were last asked: others are asked before
 }
 
-// Held implements query.Holder. Peers are asked several at a time; one that does not answer is a warning. Within a
+// Buffered implements query.Buffer. Peers are asked several at a time; one that does not answer is a warning. Within a
 // request (see Remember) it is asked no more; and none is asked for hours below all that it holds.
-func (g *Group) Held(
+func (g *Group) Buffered(
 	ctx context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte),
 ) (warnings []error) {
 	peers, err := g.Peers(ctx)
@@ -83,7 +83,7 @@ func (g *Group) Held(
 		})
 	}
 	c.mu.Lock()
-	warnings = append(warnings, g.Local.Held(ctx, tsuids, from, to, f)...)
+	warnings = append(warnings, g.Local.Buffered(ctx, tsuids, from, to, f)...)
 	c.mu.Unlock()
 	workers.Wait()
 	warnings = append(warnings, g.missing(ctx, known, c.failed)...)
@@ -144,7 +144,7 @@ func (g *Group) missing(ctx context.Context, known *memory, failed map[string]er
 	return warnings
 }
 
-// call is one of Held.
+// call is one of Buffered.
 type call struct {
 	tsuids    [][]byte // ascending
 	positions []int    // that they were given in

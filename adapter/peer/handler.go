@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Holder has samples that are acknowledged and not in the data table yet; query.Holder says what Held does.
-type Holder interface {
-	Held(ctx context.Context, tsuids [][]byte, from, to uint32,
+// Buffer has samples that are acknowledged and not in the data table yet; query.Buffer says what Buffered does.
+type Buffer interface {
+	Buffered(ctx context.Context, tsuids [][]byte, from, to uint32,
 		f func(i int, base uint32, points []byte)) (warnings []error)
 }
 
-// Local is the Holder of a process.
+// Local is the Buffer of a process.
 type Local interface {
-	Holder // Held goes through the hours of each TSUID in ascending order
-	// OldestHeld is the lowest base time of which samples are held; math.MaxUint32: there are none.
-	OldestHeld() uint32
+	Buffer // Buffered goes through the hours of each TSUID in ascending order
+	// OldestBuffered is the lowest base time of which samples are held; math.MaxUint32: there are none.
+	OldestBuffered() uint32
 }
 
 const (
@@ -79,11 +79,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // page makes an answer. It is made before it is sent: a slow reader shall not keep a series locked.
 func (h *Handler) page(ctx context.Context, q question) []byte {
-	page := binary.BigEndian.AppendUint32(nil, h.local.OldestHeld())
+	page := binary.BigEndian.AppendUint32(nil, h.local.OldestBuffered())
 	from := q.first
 	for i := range q.tsuids {
 		left := false
-		h.local.Held(ctx, q.tsuids[i:i+1], from, q.to, func(_ int, base uint32, points []byte) {
+		h.local.Buffered(ctx, q.tsuids[i:i+1], from, q.to, func(_ int, base uint32, points []byte) {
 			switch at := (place{i, base}); {
 			case left:
 			case len(page) >= maxPage:

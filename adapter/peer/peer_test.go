@@ -23,7 +23,7 @@ import (
 // holder holds point lists by TSUID, all of hour 3600.
 type holder map[string]string
 
-func (h holder) Held(_ context.Context, tsuids [][]byte, from, to uint32, f func(int, uint32, []byte)) []error {
+func (h holder) Buffered(_ context.Context, tsuids [][]byte, from, to uint32, f func(int, uint32, []byte)) []error {
 	for i, tsuid := range tsuids {
 		if points, ok := h[string(tsuid)]; ok && from <= 3600 && to >= 3600 {
 			f(i, 3600, []byte(points))
@@ -32,7 +32,7 @@ func (h holder) Held(_ context.Context, tsuids [][]byte, from, to uint32, f func
 	return nil
 }
 
-func (h holder) OldestHeld() uint32 {
+func (h holder) OldestBuffered() uint32 {
 	if len(h) == 0 {
 		return math.MaxUint32
 	}
@@ -64,7 +64,7 @@ func newGroup(t *testing.T, local holder, peers ...peer.Peer) *peer.Group {
 // held asks for the TSUIDs b and a.
 func held(ctx context.Context, g *peer.Group, from, to uint32) (got []string, warnings []error) {
 	tsuids := [][]byte{[]byte("b"), []byte("a")}
-	warnings = g.Held(ctx, tsuids, from, to, func(i int, base uint32, points []byte) {
+	warnings = g.Buffered(ctx, tsuids, from, to, func(i int, base uint32, points []byte) {
 		got = append(got, fmt.Sprintf("%s %d %s", tsuids[i], base, points))
 	})
 	slices.Sort(got)
@@ -94,7 +94,7 @@ func TestGroup_GathersWhatAllHold(t *testing.T) {
 // hours holds as many hours of one series as it says, each with a point list of a megabyte.
 type hours int
 
-func (n hours) Held(_ context.Context, tsuids [][]byte, from, to uint32, f func(int, uint32, []byte)) []error {
+func (n hours) Buffered(_ context.Context, tsuids [][]byte, from, to uint32, f func(int, uint32, []byte)) []error {
 	for h := range n {
 		if base := uint32(h+1) * 3600; string(tsuids[0]) == "a" && from <= base && base <= to {
 			f(0, base, make([]byte, 1<<20))
@@ -103,7 +103,7 @@ func (n hours) Held(_ context.Context, tsuids [][]byte, from, to uint32, f func(
 	return nil
 }
 
-func (hours) OldestHeld() uint32 { return 3600 }
+func (hours) OldestBuffered() uint32 { return 3600 }
 
 // What one answer cannot hold is asked for in several, each hour once.
 func TestGroup_AsksAgainForWhatIsLeft(t *testing.T) {
@@ -143,7 +143,7 @@ func TestGroup_AsksForManySeriesInParts(t *testing.T) {
 	}
 	g := newGroup(t, nil, peer.Peer{Name: "x", URL: serve(t, peer.NewHandler(all, as("X"))), Writer: "X"})
 	found := make([]int, n)
-	warnings := g.Held(t.Context(), tsuids, 0, 7200, func(i int, _ uint32, _ []byte) { found[i]++ })
+	warnings := g.Buffered(t.Context(), tsuids, 0, 7200, func(i int, _ uint32, _ []byte) { found[i]++ })
 	if slices.Min(found) != 1 || slices.Max(found) != 1 || len(warnings) > 0 {
 		t.Errorf("series were found %d to %d times, with warnings %v", slices.Min(found), slices.Max(found), warnings)
 	}
@@ -350,7 +350,7 @@ type crowd struct {
 	goOn      chan struct{}
 }
 
-func (c *crowd) Held(context.Context, [][]byte, uint32, uint32, func(int, uint32, []byte)) []error {
+func (c *crowd) Buffered(context.Context, [][]byte, uint32, uint32, func(int, uint32, []byte)) []error {
 	c.most.Store(max(c.most.Load(), c.now.Add(1)))
 	defer c.now.Add(-1)
 	<-c.goOn

@@ -212,7 +212,8 @@ func requestsOf(registry *prometheus.Registry) (n uint64) {
 }
 
 func printExplanation(w io.Writer, e query.Explanation, requests uint64) {
-	fmt.Fprintf(w, "series: %d, found by the index's %s among %d candidates\n", e.Series, roads[e.Road], e.Candidates)
+	fmt.Fprintf(w, "series: %d, found by the index's %s among %d candidates\n",
+		e.Series, accessPaths[e.AccessPath], e.Candidates)
 	fmt.Fprintf(w, "hours:  %d\n", e.Hours)
 	t := e.Estimate
 	fmt.Fprintf(w, "plan:   %s\n", describePlan(t))
@@ -249,11 +250,11 @@ func describePlan(t query.Touched) string {
 	}
 }
 
-// roads are the words for where series are found.
-var roads = map[index.Road]string{
-	index.NoRoad:     "names alone",
-	index.MemoryRoad: "memory",
-	index.DaysRoad:   "rows of the days asked for",
-	index.ListRoad:   "list of all series",
-	index.RowKeyRoad: "substitute, the row keys of the data table,",
+// accessPaths are the words for where series are found.
+var accessPaths = map[index.AccessPath]string{
+	index.AccessNone:    "names alone",
+	index.AccessMemory:  "memory",
+	index.AccessDays:    "rows of the days asked for",
+	index.AccessList:    "list of all series",
+	index.AccessRowKeys: "substitute, the row keys of the data table,",
 }

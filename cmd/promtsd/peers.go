@@ -236,7 +236,7 @@ func (p *peerServer) close() error {
 
 // group is what all promtsd hold: this process, as whom writer says, and all others that have a lease.
 func (p *peerServer) group(
-	local query.Holder, writer func() journal.ID, leases func(context.Context) ([]journal.Lease, error),
+	local query.Buffer, writer func() journal.ID, leases func(context.Context) ([]journal.Lease, error),
 ) *peer.Group {
 	return &peer.Group{
 		Local: local, Client: p.client, Timeout: peerTimeout, MaxBytes: peerMaxBytes,

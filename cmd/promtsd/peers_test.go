@@ -75,14 +75,14 @@ func newWebFiles(t *testing.T) webFiles {
 // oneRow is a Local that holds one row of everything.
 type oneRow struct{}
 
-func (oneRow) Held(_ context.Context, tsuids [][]byte, from, _ uint32, f func(int, uint32, []byte)) []error {
+func (oneRow) Buffered(_ context.Context, tsuids [][]byte, from, _ uint32, f func(int, uint32, []byte)) []error {
 	for i := range tsuids {
 		f(i, from, []byte{1})
 	}
 	return nil
 }
 
-func (oneRow) OldestHeld() uint32 { return 0 }
+func (oneRow) OldestBuffered() uint32 { return 0 }
 
 // startPeer serves a promtsd without a store, to be closed.
 func startPeer(t *testing.T, f *peerFlags, webConfig string, writer journal.ID) (*peerServer, error) {
@@ -148,7 +148,7 @@ func TestPeers_AreAskedOrTheStartFails(t *testing.T) {
 			g := one.group(oneRow{}, func() journal.ID { return 0 },
 				func(context.Context) ([]journal.Lease, error) { return leases, nil })
 			rows := 0
-			warnings := fmt.Sprint(g.Held(t.Context(), [][]byte{{1}}, 3600, 3600, func(int, uint32, []byte) { rows++ }))
+			warnings := fmt.Sprint(g.Buffered(t.Context(), [][]byte{{1}}, 3600, 3600, func(int, uint32, []byte) { rows++ }))
 			if rows != 2 || strings.Count(warnings, "are missing") != 2 || strings.Contains(warnings, "secret") {
 				t.Errorf("got %d rows, want 2, and warnings %s", rows, warnings)
 			}

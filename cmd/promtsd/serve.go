@@ -277,17 +277,17 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: f.store.host.now,
 		Apply: memory.Apply, Writable: o.condition.Writable,
 	})
-	var held query.Holder = appender
+	var buffer query.Buffer = appender
 	if peers != nil {
-		held = peers.group(appender, appender.Writer, func(ctx context.Context) ([]journal.Lease, error) {
+		buffer = peers.group(appender, appender.Writer, func(ctx context.Context) ([]journal.Lease, error) {
 			return journal.Leases(ctx, o.store, o.settings.Tables)
 		})
 	}
 	quarantine := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.logger)
 	querier := query.New(query.Config{
 		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.logger,
-		Index: index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
-		Held:  held, Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
+		Index:  index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
+		Buffer: buffer, Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
 	})
 	queries, err := f.promql.memory(f.limit, o.registry)
 	if err != nil {

@@ -37,23 +37,23 @@ const pairBytes = 64
 
 // Cardinality counts the series that were active on a day from mint to maxt; most bounds each list. Names that read
 // alike and have several UIDs, and repeated tags, are counted as often as there are.
-func (r *Reader) Cardinality(ctx context.Context, mint, maxt int64, limits Limits, most int) (Cardinality, Road,
+func (r *Reader) Cardinality(ctx context.Context, mint, maxt int64, limits Limits, most int) (Cardinality, AccessPath,
 	error) {
 	s, err := r.newSelection(ctx, mint, maxt, limits, nil)
 	if err != nil || s == nil {
-		return Cardinality{}, NoRoad, err
+		return Cardinality{}, AccessNone, err
 	}
 	t := tally{s: s, tags: make(map[mapping.UID]map[mapping.UID]int)}
-	if s.road == MemoryRoad {
+	if s.access == AccessMemory {
 		err = t.countPostings(ctx)
 	} else {
 		err = t.countSeries(ctx)
 	}
 	if err != nil {
-		return Cardinality{}, s.road, fmt.Errorf("read series index: %w", err)
+		return Cardinality{}, s.access, fmt.Errorf("read series index: %w", err)
 	}
 	out, err := t.sum(ctx, most)
-	return out, s.road, err
+	return out, s.access, err
 }
 
 // tally is how many series have each value of a tag, and each metric.

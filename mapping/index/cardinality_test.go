@@ -41,7 +41,7 @@ func TestCardinality_CountsAsPrometheus(t *testing.T) {
 			db.write(db.tsuid("bare", mapping.NoTagk, mapping.NoTagv), noon)
 			postings.Add(series+1, labels.FromStrings("__name__", "bare"))
 			_, memory := db.memory(1000)
-			for road, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true),
+			for path, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true),
 				"row keys": db.reader(false)} {
 				for _, most := range []int{1, 5, 1000} {
 					got, _, err := r.Cardinality(t.Context(), noon, noon+day, index.Limits{Series: 1}, most)
@@ -50,13 +50,13 @@ func TestCardinality_CountsAsPrometheus(t *testing.T) {
 					}
 					want := postings.Stats("__name__", 1000, labels.SizeOfLabels)
 					if got.Series != series+2 || got.Pairs != want.NumLabelPairs {
-						t.Errorf("%s: got %d series and %d pairs, want %d and %d", road, got.Series, got.Pairs, series+2,
+						t.Errorf("%s: got %d series and %d pairs, want %d and %d", path, got.Series, got.Pairs, series+2,
 							want.NumLabelPairs)
 					}
-					compareCounts(t, road+" metrics", got.SeriesByMetric, want.CardinalityMetricsStats, most)
-					compareCounts(t, road+" values", got.ValuesByLabel, want.CardinalityLabelStats, most)
-					compareCounts(t, road+" bytes", got.BytesByLabel, want.LabelValueStats, most)
-					compareCounts(t, road+" pairs", got.SeriesByPair, want.LabelValuePairsStats, most)
+					compareCounts(t, path+" metrics", got.SeriesByMetric, want.CardinalityMetricsStats, most)
+					compareCounts(t, path+" values", got.ValuesByLabel, want.CardinalityLabelStats, most)
+					compareCounts(t, path+" bytes", got.BytesByLabel, want.LabelValueStats, most)
+					compareCounts(t, path+" pairs", got.SeriesByPair, want.LabelValuePairsStats, most)
 				}
 			}
 		})
@@ -82,7 +82,7 @@ func TestCardinality_BoundsItsMemory(t *testing.T) {
 	}
 	_, memory := db.memory(1000)
 	errMost := errors.New("no more")
-	for road, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true)} {
+	for path, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true)} {
 		for most, want := range map[int64]error{1000: errMost, 20_000: nil} {
 			taken := int64(0)
 			limits := index.Limits{Take: func(bytes int64) error {
@@ -92,7 +92,7 @@ func TestCardinality_BoundsItsMemory(t *testing.T) {
 				return nil
 			}}
 			if _, _, err := r.Cardinality(t.Context(), noon, noon, limits, 10); !errors.Is(err, want) {
-				t.Errorf("by %s in %d bytes: got %v", road, most, err)
+				t.Errorf("by %s in %d bytes: got %v", path, most, err)
 			}
 		}
 	}

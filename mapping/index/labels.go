@@ -25,20 +25,20 @@ const (
 // which Select cannot make the labels, too, as a UID has no name.
 func (r *Reader) LabelNames(
 	ctx context.Context, mint, maxt int64, limits Limits, matchers ...*labels.Matcher,
-) ([]string, Road, error) {
+) ([]string, AccessPath, error) {
 	s, err := r.newSelection(ctx, mint, maxt, limits, matchers)
 	if err != nil || s == nil {
-		return nil, NoRoad, err
+		return nil, AccessNone, err
 	}
 	noMetric, err := r.UIDs.Lookup(ctx, []uid.Name{{Kind: mapping.Metric, Text: mapping.NoMetric}})
 	if err != nil {
-		return nil, NoRoad, err
+		return nil, AccessNone, err
 	}
 	c := newCollector(s, mapping.Tagk, func(text string) bool {
 		return text != mapping.NoTagk && text != model.MetricNameLabel
 	})
 	named := false // whether any has a metric with a name
-	if s.road == MemoryRoad && len(matchers) == 0 {
+	if s.access == AccessMemory && len(matchers) == 0 {
 		named = c.namesFromPostings(noMetric[0])
 	} else {
 		isNamed := func(tsuid []byte) bool { return !slices.Contains(noMetric[0], s.p.metricOf(tsuid)) }
@@ -56,23 +56,23 @@ func (r *Reader) LabelNames(
 		at, _ := slices.BinarySearch(texts, model.MetricNameLabel)
 		texts = slices.Insert(texts, at, model.MetricNameLabel)
 	}
-	return texts, s.road, err
+	return texts, s.access, err
 }
 
 // LabelValues returns the values that a label has in the series that LabelNames looks at, sorted.
 func (r *Reader) LabelValues(
 	ctx context.Context, name string, mint, maxt int64, limits Limits, matchers ...*labels.Matcher,
-) ([]string, Road, error) {
+) ([]string, AccessPath, error) {
 	s, err := r.newSelection(ctx, mint, maxt, limits, matchers)
 	if err != nil || s == nil || name == mapping.NoTagk {
-		return nil, NoRoad, err
+		return nil, AccessNone, err
 	}
 	v := valuesOf{value: s.p.metricOf}
 	kind := mapping.Metric
 	if name != model.MetricNameLabel {
 		found, err := r.UIDs.Lookup(ctx, []uid.Name{{Kind: mapping.Tagk, Text: name}})
 		if err != nil || len(found[0]) == 0 {
-			return nil, NoRoad, err
+			return nil, AccessNone, err
 		}
 		kind, v.keys = mapping.Tagv, found[0]
 		v.value = func(tsuid []byte) mapping.UID { return tagvOf(r.Settings.Schema, tsuid, v.keys) }
@@ -82,7 +82,7 @@ func (r *Reader) LabelValues(
 		return (kind != mapping.Metric || text != mapping.NoMetric) && (!alone || matchesAll(matchers, text))
 	})
 	done := false
-	if s.road == MemoryRoad {
+	if s.access == AccessMemory {
 		done, err = c.valuesFromPostings(ctx, v, alone)
 	}
 	if !done && err == nil {
@@ -92,7 +92,7 @@ func (r *Reader) LabelValues(
 		})
 	}
 	texts, err := c.result(ctx, err)
-	return texts, s.road, err
+	return texts, s.access, err
 }
 
 // valuesOf is a label of which the values are asked for.

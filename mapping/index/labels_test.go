@@ -16,7 +16,7 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// checkLabels compares, by all roads, names and values with the labels of the series that a Select of some days finds.
+// checkLabels compares, by all paths, names and values with the labels of the series that a Select of some days finds.
 func checkLabels(
 	t *testing.T, rt *rapid.T, db *database, memory *index.Reader, first, last mapping.Day, ms []*labels.Matcher,
 ) {
@@ -40,7 +40,7 @@ func checkLabels(
 		})
 	}
 	enough := rapid.IntRange(0, 3).Draw(rt, "enough")
-	for road, r := range readers {
+	for path, r := range readers {
 		for label, texts := range want {
 			got, _, err := r.LabelNames(t.Context(), mint, maxt, index.Limits{Enough: enough}, ms...)
 			if label != "" {
@@ -56,12 +56,12 @@ func checkLabels(
 			if len(got) < least || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) < len(got) ||
 				slices.ContainsFunc(got, func(text string) bool { return !texts[text] }) {
 				rt.Fatalf("by %s, label %q, %v on days %d to %d, %d are enough:\n got %q\nwant %q",
-					road, label, ms, first, last, enough, got, slices.Sorted(maps.Keys(texts)))
+					path, label, ms, first, last, enough, got, slices.Sorted(maps.Keys(texts)))
 			}
 		}
 		some, err := r.Select(t.Context(), mint, maxt, index.Limits{Enough: enough}, ms...)
 		if least := min(enough, len(found.Series)); err != nil || len(some.Series) < least {
-			rt.Fatalf("by %s, %v on days %d to %d, %d are enough: got %v, %v", road, ms, first, last, enough, some.Series, err)
+			rt.Fatalf("by %s, %v on days %d to %d, %d are enough: got %v, %v", path, ms, first, last, enough, some.Series, err)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestLabels_TakeNoMemoryForEachSeries(t *testing.T) {
 		db.apply(&b)
 		bytes = make(map[string]uint64)
 		_, memory := db.memory(many)
-		for road, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true)} {
+		for path, r := range map[string]*index.Reader{"memory": memory, "store": db.reader(true)} {
 			for name, ms := range map[string][]*labels.Matcher{"all": nil, "metric": {eq("__name__", "m")},
 				"some": {ne("job", "v3")},
 				"one":  {eq("job", "v3")}} {
@@ -96,11 +96,11 @@ func TestLabels_TakeNoMemoryForEachSeries(t *testing.T) {
 					for range 2 { // the texts are known the second time
 						runtime.ReadMemStats(&before)
 						if n, err := ask(); err != nil || n != want {
-							t.Fatalf("%s, %s, %s of %d series: got %d, %v, want %d", road, what, name, series, n, err, want)
+							t.Fatalf("%s, %s, %s of %d series: got %d, %v, want %d", path, what, name, series, n, err, want)
 						}
 						runtime.ReadMemStats(&after)
 					}
-					bytes[road+", "+what+", "+name] = after.TotalAlloc - before.TotalAlloc
+					bytes[path+", "+what+", "+name] = after.TotalAlloc - before.TotalAlloc
 				}
 				measure("names", 4, func() (int, error) {
 					found, _, err := r.LabelNames(t.Context(), noon, noon, index.Limits{Series: 10}, ms...)

@@ -58,10 +58,10 @@ func (db *database) add(m *index.Memory, tsuid []byte, days ...mapping.Day) {
 	}
 }
 
-// selected is what a Select of whole days has found, and by which road.
+// selected is what a Select of whole days has found, and by which path.
 func (db *database) selected(
 	r *index.Reader, first, last mapping.Day, ms ...*labels.Matcher,
-) (found []string, road index.Road) {
+) (found []string, path index.AccessPath) {
 	db.t.Helper()
 	result, err := r.Select(db.t.Context(), int64(first)*day, int64(last)*day+day-1, index.Limits{}, ms...)
 	if err != nil {
@@ -70,7 +70,7 @@ func (db *database) selected(
 	for _, s := range result.Series {
 		found = append(found, fmt.Sprintf("%s %x %v", s.Labels, s.TSUID, s.Days))
 	}
-	return found, result.Road
+	return found, result.AccessPath
 }
 
 func TestMemory_AnswersAsTheStore(t *testing.T) {
@@ -117,12 +117,12 @@ func checkMemory(t *testing.T, rt *rapid.T, db *database) {
 				ms = append(ms, genMatcher(rt))
 			}
 			want, _ := db.selected(ofStore, from, to, ms...)
-			got, road := db.selected(r, from, to, ms...)
+			got, path := db.selected(r, from, to, ms...)
 			if !slices.Equal(got, want) {
-				rt.Fatalf("%v on days %d to %d by %s:\n got %q\nwant %q", ms, from, to, road, got, want)
+				rt.Fatalf("%v on days %d to %d by %s:\n got %q\nwant %q", ms, from, to, path, got, want)
 			}
-			if max == 1000 && road != index.MemoryRoad && road != index.NoRoad && from <= to {
-				rt.Fatalf("took the road %q, want the memory's", road)
+			if max == 1000 && path != index.AccessMemory && path != index.AccessNone && from <= to {
+				rt.Fatalf("took the path %q, want the memory's", path)
 			}
 			checkLabels(t, rt, db, r, from, to, ms)
 		},
@@ -153,9 +153,9 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 		r     *index.Reader
 		first string
 	}{"one": {ofOne, "1"}, "two": {ofTwo, "2"}} {
-		if got, road := db.selected(c.r, d, d, eq("__name__", "m")); len(got) != 1 || road != index.MemoryRoad ||
+		if got, path := db.selected(c.r, d, d, eq("__name__", "m")); len(got) != 1 || path != index.AccessMemory ||
 			!strings.Contains(got[0], c.first) {
-			t.Errorf("%s before it reads news: got %q by %s, want its own series", name, got, road)
+			t.Errorf("%s before it reads news: got %q by %s, want its own series", name, got, path)
 		}
 	}
 	for _, m := range []*index.Memory{one, two, one} {
@@ -166,9 +166,9 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 	for _, span := range [][2]mapping.Day{{d, d}, {d - 100, d - 99}, {d - 30, d - 1}} {
 		want, _ := db.selected(db.reader(true), span[0], span[1], eq("__name__", "m"))
 		for name, r := range map[string]*index.Reader{"one": ofOne, "two": ofTwo} {
-			got, road := db.selected(r, span[0], span[1], eq("__name__", "m"))
-			if !slices.Equal(got, want) || road != index.MemoryRoad {
-				t.Errorf("%s on days %v: got %q by %s, want %q", name, span, got, road, want)
+			got, path := db.selected(r, span[0], span[1], eq("__name__", "m"))
+			if !slices.Equal(got, want) || path != index.AccessMemory {
+				t.Errorf("%s on days %v: got %q by %s, want %q", name, span, got, path, want)
 			}
 		}
 	}
@@ -191,8 +191,8 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 	if err := two.ReadNews(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, road := db.selected(ofTwo, d, d, eq("k", "late")); len(got) != 1 || road != index.MemoryRoad {
-		t.Errorf("got %q by %s, want the series that was added late", got, road)
+	if got, path := db.selected(ofTwo, d, d, eq("k", "late")); len(got) != 1 || path != index.AccessMemory {
+		t.Errorf("got %q by %s, want the series that was added late", got, path)
 	}
 	if none != nil {
 		t.Errorf("got %q before any day", none)
@@ -280,8 +280,8 @@ func TestMemory_RemovesOldNews(t *testing.T) {
 			if err := two.ReadNews(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got, road := db.selected(ofTwo, 20_000, 20_000, eq("k", "new")); len(got) != 1 || road != index.MemoryRoad {
-				t.Errorf("got %q by %s, want the new series", got, road)
+			if got, path := db.selected(ofTwo, 20_000, 20_000, eq("k", "new")); len(got) != 1 || path != index.AccessMemory {
+				t.Errorf("got %q by %s, want the new series", got, path)
 			}
 		})
 	}
@@ -291,8 +291,8 @@ func TestMemory_StaleAnswersAreNotGiven(t *testing.T) {
 	db := newDatabase(t, nil)
 	db.write(db.tsuid("m", "k", "v"), noon)
 	_, r := db.member(1000, time.Nanosecond)
-	if got, road := db.selected(r, 20_000, 20_000, eq("k", "v")); len(got) != 1 || road != index.DaysRoad {
-		t.Errorf("got %q by %q, want it from the store", got, road)
+	if got, path := db.selected(r, 20_000, 20_000, eq("k", "v")); len(got) != 1 || path != index.AccessDays {
+		t.Errorf("got %q by %q, want it from the store", got, path)
 	}
 }
 
@@ -314,9 +314,9 @@ func TestMemory_IsBounded(t *testing.T) {
 		}
 		r := db.readerOn(m)
 		for back := range 4 {
-			got, road := db.selected(r, mapping.Day(20_000-back), 20_000, eq("__name__", "m"))
-			if len(got) != 10*(back+1) || (road == index.MemoryRoad) != (back < c.days) {
-				t.Errorf("at most %d series, %d days back: got %d by %s", c.max, back, len(got), road)
+			got, path := db.selected(r, mapping.Day(20_000-back), 20_000, eq("__name__", "m"))
+			if len(got) != 10*(back+1) || (path == index.AccessMemory) != (back < c.days) {
+				t.Errorf("at most %d series, %d days back: got %d by %s", c.max, back, len(got), path)
 			}
 		}
 		if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
@@ -326,8 +326,8 @@ func TestMemory_IsBounded(t *testing.T) {
 	// What does not fit is found in the store.
 	m, r := db.memory(10)
 	db.add(m, db.tsuid("m", "k", "more"), 20_000)
-	if got, road := db.selected(r, 20_000, 20_000, eq("__name__", "m")); len(got) != 11 || road != index.DaysRoad {
-		t.Errorf("with a series too many: got %d by %s", len(got), road)
+	if got, path := db.selected(r, 20_000, 20_000, eq("__name__", "m")); len(got) != 11 || path != index.AccessDays {
+		t.Errorf("with a series too many: got %d by %s", len(got), path)
 	}
 }
 
@@ -347,13 +347,13 @@ func TestMemory_LeavesOutTheLargestMetrics(t *testing.T) {
 	var r *index.Reader
 	check := func(when, metric string, series int, inMemory bool) {
 		t.Helper()
-		found, road := db.selected(r, today, today, eq("__name__", metric))
-		if len(found) != series || (road == index.MemoryRoad) != inMemory {
-			t.Errorf("%s: %s has %d series by %s, want %d, and by memory %v", when, metric, len(found), road, series, inMemory)
+		found, path := db.selected(r, today, today, eq("__name__", metric))
+		if len(found) != series || (path == index.AccessMemory) != inMemory {
+			t.Errorf("%s: %s has %d series by %s, want %d, and by memory %v", when, metric, len(found), path, series, inMemory)
 		}
-		values, road, err := r.LabelValues(t.Context(), "k", noon, noon, index.Limits{}, eq("__name__", metric))
-		if err != nil || len(values) != series || (road == index.MemoryRoad) != inMemory {
-			t.Errorf("%s: k has %d values in %s by %s, %v", when, len(values), metric, road, err)
+		values, path, err := r.LabelValues(t.Context(), "k", noon, noon, index.Limits{}, eq("__name__", metric))
+		if err != nil || len(values) != series || (path == index.AccessMemory) != inMemory {
+			t.Errorf("%s: k has %d values in %s by %s, %v", when, len(values), metric, path, err)
 		}
 	}
 	all := func(when string, series int) {
@@ -397,8 +397,8 @@ func TestMemory_ForgetsDays(t *testing.T) {
 	for before, want := range map[mapping.Day]int{20_000: 1, 20_001: 0} {
 		m, r := db.memory(10)
 		m.Forget(before)
-		if got, road := db.selected(r, 19_990, 20_010, eq("__name__", "m")); len(got) != want || road != index.MemoryRoad {
-			t.Errorf("days before %d forgotten: got %q by %s, want %d", before, got, road, want)
+		if got, path := db.selected(r, 19_990, 20_010, eq("__name__", "m")); len(got) != want || path != index.AccessMemory {
+			t.Errorf("days before %d forgotten: got %q by %s, want %d", before, got, path, want)
 		}
 	}
 }
@@ -452,9 +452,9 @@ func TestMemory_AddsBuildsAndSelectsAtTheSameTime(t *testing.T) {
 				n := w*each + i
 				db.add(m, tsuids[n], mapping.Day(20_000-i%7))
 				from := mapping.Day(20_000 - i%7)
-				got, road := db.selected(r, from, from, eq("k", fmt.Sprint(n)), re("w", "[0-9]"))
+				got, path := db.selected(r, from, from, eq("k", fmt.Sprint(n)), re("w", "[0-9]"))
 				if len(got) != 1 {
-					t.Errorf("series %d on day %d: got %q by %s", n, from, got, road)
+					t.Errorf("series %d on day %d: got %q by %s", n, from, got, path)
 				}
 			}
 		})
@@ -465,9 +465,9 @@ func TestMemory_AddsBuildsAndSelectsAtTheSameTime(t *testing.T) {
 	if err := m.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got, road := db.selected(r, 19_990, 20_000, eq("__name__", "m"))
-	if len(got) != writers*each || road != index.MemoryRoad {
-		t.Errorf("at the end: got %d by %s", len(got), road)
+	got, path := db.selected(r, 19_990, 20_000, eq("__name__", "m"))
+	if len(got) != writers*each || path != index.AccessMemory {
+		t.Errorf("at the end: got %d by %s", len(got), path)
 	}
 }
 
@@ -483,15 +483,15 @@ func TestMemory_RunFollowsUntilItsContextEnds(t *testing.T) {
 	db.add(two, db.tsuid("m", "k", "v"), 20_000)
 	r := db.readerOn(one)
 	for deadline := time.Now().Add(time.Minute); ; {
-		got, road := db.selected(r, 20_000, 20_000, eq("k", "v"))
-		if len(got) != 1 && road == index.DaysRoad {
+		got, path := db.selected(r, 20_000, 20_000, eq("k", "v"))
+		if len(got) != 1 && path == index.AccessDays {
 			t.Fatal("the series is not found in the store")
 		}
-		if len(got) == 1 && road == index.MemoryRoad {
+		if len(got) == 1 && path == index.AccessMemory {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("got %q by %s", got, road)
+			t.Fatalf("got %q by %s", got, path)
 		}
 	}
 	cancel()

@@ -79,17 +79,17 @@ type Series struct {
 	Days   Days // of the range, on which it was active
 }
 
-// Road is where a Select has found its series.
-type Road string
+// AccessPath is where a Select has found its series.
+type AccessPath string
 
-// The roads.
+// The access paths. RowKeys is taken where the index is not known to be complete, List where the range has too many
+// days.
 const (
-	NoRoad     Road = "names"  // nowhere: a name or a value is unknown
-	MemoryRoad Road = "memory" // in memory
-	DaysRoad   Road = "days"   // in the rows of the days of the range
-	// in the list of all series, as the range has too many days; their days in the rows of those
-	ListRoad   Road = "list"
-	RowKeyRoad Road = "row keys" // in the data table, as the index is not known to be complete
+	AccessNone    AccessPath = "names"    // nowhere: a name or a value is unknown
+	AccessMemory  AccessPath = "memory"   // the postings in memory
+	AccessDays    AccessPath = "days"     // the index rows of the range's days
+	AccessList    AccessPath = "list"     // the list of all series; their days in the index rows of the days
+	AccessRowKeys AccessPath = "row keys" // the row keys of the data table
 )
 
 // Result is the answer to a Select. Where enough was found it tells of the series only, and not on which days they were
@@ -101,7 +101,7 @@ type Result struct {
 	Hours []uint32
 	// Candidates is the number of index entries looked at: the series that had to be compared tag by tag.
 	Candidates int
-	Road       Road
+	AccessPath AccessPath
 	// Metrics says beside how many others the rows of the series found stand: how many series each of their metrics has,
 	// by its UID, about. nil: it is not known.
 	Metrics map[mapping.UID]int
@@ -125,7 +125,7 @@ func (r *Reader) Select(
 ) (Result, error) {
 	s, err := r.newSelection(ctx, mint, maxt, limits, matchers)
 	if err != nil || s == nil {
-		return Result{Road: NoRoad}, err
+		return Result{AccessPath: AccessNone}, err
 	}
 	s.once, s.each = true, s.admit
 	if limits.Enough == 0 {
@@ -139,11 +139,11 @@ func (r *Reader) Select(
 		return Result{}, fmt.Errorf("read series index: %w", err)
 	}
 	s.sort()
-	result := Result{Series: s.found, Candidates: s.candidates, Road: s.road, Bytes: s.bytes}
+	result := Result{Series: s.found, Candidates: s.candidates, AccessPath: s.access, Bytes: s.bytes}
 	if enough {
 		return result, nil
 	}
-	if s.road != RowKeyRoad { // which has not met those that do not match
+	if s.access != AccessRowKeys { // which has not met those that do not match
 		result.Metrics = s.metrics
 	}
 	if len(s.found) > 0 {
@@ -180,7 +180,7 @@ func (r *Reader) newSelection(
 	}
 	s := &selection{
 		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: first, last: mapping.DayOf(maxt), shelf: shelf,
-		road: r.road(shelf, mint, maxt), pageSize: pageSize,
+		access: r.accessPath(shelf, mint, maxt), pageSize: pageSize,
 		days: make(map[mapping.Day]struct{}), metrics: make(map[mapping.UID]int),
 	}
 	if limits.Enough > 0 {
@@ -198,16 +198,16 @@ func (r *Reader) shelfFor(first mapping.Day) *shelf {
 	return r.Memory.covering(first)
 }
 
-func (r *Reader) road(shelf *shelf, mint, maxt int64) Road {
+func (r *Reader) accessPath(shelf *shelf, mint, maxt int64) AccessPath {
 	switch {
 	case shelf != nil:
-		return MemoryRoad
+		return AccessMemory
 	case !r.Settings.IndexComplete:
-		return RowKeyRoad
+		return AccessRowKeys
 	case isLong(mint, maxt):
-		return ListRoad
+		return AccessList
 	default:
-		return DaysRoad
+		return AccessDays
 	}
 }
 
@@ -280,7 +280,7 @@ type selection struct {
 	last       mapping.Day // that of maxt
 	shelf      *shelf
 	narrowed   *candidates // among which are all, in memory; nil before it is known
-	road       Road
+	access     AccessPath
 
 	// each takes series that match, valid until it returns, and the days of each, if they are known. It may return
 	// errEnough.
@@ -306,7 +306,7 @@ type selection struct {
 
 // run hands on the series, or some if that is enough.
 func (s *selection) run(ctx context.Context) (enough bool, err error) {
-	if s.road == MemoryRoad {
+	if s.access == AccessMemory {
 		err = s.fromMemory(ctx)
 	} else {
 		err = s.fromStore(ctx)
@@ -339,7 +339,7 @@ func (s *selection) fromStore(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.flush(ctx); err != nil || s.road != ListRoad {
+	if err := s.flush(ctx); err != nil || s.access != AccessList {
 		return err
 	}
 	return s.settle(ctx)
@@ -348,12 +348,12 @@ func (s *selection) fromStore(ctx context.Context) error {
 // tellDays notes the days on which the series admitted were active, and how many others their metrics have.
 func (s *selection) tellDays(ctx context.Context) error {
 	switch {
-	case s.road == MemoryRoad:
+	case s.access == AccessMemory:
 		s.r.Memory.mu.RLock()
 		defer s.r.Memory.mu.RUnlock()
 		s.recallDays(s.shelf, s.first, s.last)
 		s.recallMetrics(s.shelf, s.first, s.last)
-	case s.road == ListRoad: // they are told
+	case s.access == AccessList: // they are told
 	case !isLong(s.mint, s.maxt):
 		for i := range s.found {
 			s.found[i].Days = s.daysOf(s.found[i].TSUID)
@@ -439,7 +439,7 @@ func (s *selection) flush(ctx context.Context) error {
 	matched, err := s.p.match(ctx, s.page, s.ends)
 	switch {
 	case err != nil:
-	case s.road == ListRoad:
+	case s.access == AccessList:
 		err = s.wait(ctx, matched)
 	default:
 		err = s.each(ctx, matched, nil)

@@ -314,12 +314,12 @@ func TestSelect_OfALongRangeKnowsTheDaysWithoutMemory(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if want.Road == index.NoRoad { // no series was ever called that
+					if want.AccessPath == index.AccessNone { // no series was ever called that
 						continue
 					}
 					got, err := without.Select(t.Context(), mint, maxt, index.Limits{Series: max(1, len(want.Series))}, ms...)
-					if err != nil || want.Road != index.MemoryRoad || got.Road != index.ListRoad {
-						t.Fatal(want.Road, got.Road, err)
+					if err != nil || want.AccessPath != index.AccessMemory || got.AccessPath != index.AccessList {
+						t.Fatal(want.AccessPath, got.AccessPath, err)
 					}
 					if got, want := fmt.Sprint(got.Series, got.Hours), fmt.Sprint(want.Series, want.Hours); got != want {
 						rt.Fatalf("select %v from %d to %d:\n without memory %s\n with memory    %s", ms, mint, maxt, got, want)

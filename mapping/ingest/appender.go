@@ -59,8 +59,8 @@ type Config struct {
 
 // Appender writes requests, on one of two roads. The direct road writes a cell for each sample before the request is
 // acknowledged. The journal road (Config.Hold) writes the request as it came into the journal before it is
-// acknowledged, keeps the samples in open rows in memory, where queries find them by Held, and makes one cell of many.
-// It is safe for concurrent use.
+// acknowledged, keeps the samples in open rows in memory, where queries find them by Buffered, and makes one cell of
+// many. It is safe for concurrent use.
 type Appender struct {
 	Config
 	index   index.Writer

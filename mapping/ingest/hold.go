@@ -275,11 +275,11 @@ func (a *Appender) note(s *series, w waiting) (grown int) {
 	return a.buckets[s.bucket-1].note(s, w)
 }
 
-// Held calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID
+// Buffered calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID
 // that is known here, by its position, and each of its hours from one base time to another, both included. points is a
 // point list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. The hours of a TSUID come in
 // ascending order. Whoever asks here first and reads the data table then misses nothing. There are no warnings.
-func (a *Appender) Held(
+func (a *Appender) Buffered(
 	_ context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte),
 ) (warnings []error) {
 	for i, tsuid := range tsuids {
@@ -319,9 +319,9 @@ func (a *Appender) waiting() waiting {
 	return lowest
 }
 
-// OldestHeld is the lowest base time that Held may find points of; math.MaxUint32: there are none. What was
+// OldestBuffered is the lowest base time that Buffered may find points of; math.MaxUint32: there are none. What was
 // acknowledged before the call, and is older, is in the data table.
-func (a *Appender) OldestHeld() uint32 { return a.waiting().base }
+func (a *Appender) OldestBuffered() uint32 { return a.waiting().base }
 
 // flushEarly wakes the flusher before its time.
 func (a *Appender) flushEarly() {

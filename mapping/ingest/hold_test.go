@@ -32,13 +32,13 @@ func journalRoad(c *ingest.Config) {
 func (db *database) all(t testing.TB) map[string]map[int64]float64 {
 	t.Helper()
 	held := map[string]map[uint32][]byte{}
-	oldest := db.OldestHeld()
+	oldest := db.OldestBuffered()
 	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: "tsdb-meta"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		rows := map[uint32][]byte{}
-		db.Held(t.Context(), [][]byte{row.Key}, 0, math.MaxUint32, func(_ int, base uint32, points []byte) {
+		db.Buffered(t.Context(), [][]byte{row.Key}, 0, math.MaxUint32, func(_ int, base uint32, points []byte) {
 			if base < oldest {
 				t.Errorf("points of hour %d are held, and %d was said to be the oldest", base, oldest)
 			}
@@ -81,7 +81,7 @@ func cellsOf(t testing.TB, st store.Store, table string) int {
 }
 
 // Nothing that is held is older than promtsd says, and what is stored it does not name any more.
-func TestOldestHeld_FollowsWhatWaits(t *testing.T) {
+func TestOldestBuffered_FollowsWhatWaits(t *testing.T) {
 	db := open(t, storetest.NewMem(), nil, journalRoad)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestOldestHeld_FollowsWhatWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := db.OldestHeld(); got != step.want {
+		if got := db.OldestBuffered(); got != step.want {
 			t.Errorf("step %d: got %d, want %d", i, got, step.want)
 		}
 	}
