@@ -101,7 +101,7 @@ func (r *exemplarReader) add(found index.Result) {
 
 // read yields the rows, and maybe others.
 func (r *exemplarReader) read(ctx context.Context) iter.Seq2[store.Row, error] {
-	table, columns := r.q.Settings.Tables.Exemplars(), []store.Column{{Family: catalog.FamilyOwn}}
+	table, columns := r.q.Settings.Tables.Exemplars(), []store.Column{{Family: catalog.FamilySystem}}
 	if !r.tooMany {
 		slices.SortFunc(r.keys, bytes.Compare)
 		return r.q.Store.Get(ctx, store.Get{Table: table, Rows: r.keys, Columns: columns})

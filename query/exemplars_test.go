@@ -172,9 +172,9 @@ func TestExemplars_PassesOverWhatCannotBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Put("promtsd-exemplars", row.Key, catalog.FamilyOwn, []byte("odd"), 1, nil)
-		b.Put("promtsd-exemplars", row.Key, catalog.FamilyOwn, make([]byte, 12), 1, append(make([]byte, 8), 0x0a, 0x7f))
-		b.Put("promtsd-exemplars", append(row.Key, 1), catalog.FamilyOwn, []byte("odd"), 1, nil)
+		b.Put("promtsd-exemplars", row.Key, catalog.FamilySystem, []byte("odd"), 1, nil)
+		b.Put("promtsd-exemplars", row.Key, catalog.FamilySystem, make([]byte, 12), 1, append(make([]byte, 8), 0x0a, 0x7f))
+		b.Put("promtsd-exemplars", append(row.Key, 1), catalog.FamilySystem, []byte("odd"), 1, nil)
 	}
 	if err := db.store.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)

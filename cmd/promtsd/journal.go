@@ -83,7 +83,7 @@ func listWriters(ctx context.Context, out io.Writer, st store.Store, tables cata
 	}
 	for _, l := range leases {
 		fmt.Fprintf(out, "writer %s: %d entries of %d bytes, stored up to %d", l.Writer, entries[l.Writer], bytes[l.Writer],
-			l.Frontier)
+			l.Checkpoint)
 		if l.Address != "" {
 			fmt.Fprintf(out, ", at %s", l.Address)
 		}

@@ -61,7 +61,7 @@ func addStoreFlags(g flagGroup) *storeFlags {
 		"Codec of the tables that init makes; may be given more than once, and the first that the "+
 			"cluster accepts is taken.").Default("zstd", "snappy", "lz4", "gz", "none").StringsVar(&f.hbaseCompression)
 	g.Flag("table.promtsd", "Name of the table that promtsd keeps for itself: settings, and the series of each day.").
-		Default(catalog.DefaultTables().Own).StringVar(&f.own)
+		Default(catalog.DefaultTables().System).StringVar(&f.own)
 	return f
 }
 

@@ -40,7 +40,7 @@ func addInit(app *kingpin.Application) (string, command) {
 			if layout != (catalog.Layout{}) && !slices.Contains(created, s.Tables.Data) {
 				env.logger.Warn("the data table existed, and keeps its regions and its retention", "table", s.Tables.Data)
 			}
-			for _, t := range []string{s.Tables.Data, s.Tables.UID, s.Tables.Meta, s.Tables.Own, s.Tables.Journal(),
+			for _, t := range []string{s.Tables.Data, s.Tables.UID, s.Tables.Meta, s.Tables.System, s.Tables.Journal(),
 				s.Tables.Exemplars()} {
 				state := "adopted"
 				if slices.Contains(created, t) {

@@ -102,13 +102,13 @@ func (l Layout) Init(
 func SetIndexComplete(ctx context.Context, st store.Store, own string, complete bool) error {
 	// By a check, as it was recorded first: a put by this machine's clock might be older than what it shall replace.
 	check := store.Check{
-		Coord: store.Coord{Table: own, Row: settingsRow, Family: FamilyOwn, Qualifier: []byte(indexState)},
+		Coord: store.Coord{Table: own, Row: settingsRow, Family: FamilySystem, Qualifier: []byte(indexState)},
 		Value: []byte(indexText(complete)),
 	}
 	for {
 		check.Expect = nil
 		for row, err := range st.Get(ctx, store.Get{Table: own, Rows: [][]byte{settingsRow},
-			Columns: []store.Column{{Family: FamilyOwn, Qualifier: check.Qualifier}}}) {
+			Columns: []store.Column{{Family: FamilySystem, Qualifier: check.Qualifier}}}) {
 			if err != nil {
 				return fmt.Errorf("read settings: %w", err)
 			}
@@ -128,7 +128,7 @@ func SetIndexComplete(ctx context.Context, st store.Store, own string, complete 
 // missing.
 func read(ctx context.Context, st store.Store, own string) (s Settings, recorded map[string]string, err error) {
 	s = Default()
-	s.Tables.Own = own
+	s.Tables.System = own
 	recorded = map[string]string{}
 	for row, err := range st.Get(ctx, store.Get{Table: own, Rows: [][]byte{settingsRow}}) {
 		if errors.Is(err, store.ErrNoTable) {
@@ -173,7 +173,7 @@ func (s Settings) record(ctx context.Context, st store.Store) error {
 	var checks []store.Check
 	for _, setting := range s.Text() {
 		checks = append(checks, store.Check{
-			Coord: store.Coord{Table: s.Tables.Own, Row: settingsRow, Family: FamilyOwn, Qualifier: []byte(setting[0])},
+			Coord: store.Coord{Table: s.Tables.System, Row: settingsRow, Family: FamilySystem, Qualifier: []byte(setting[0])},
 			Value: []byte(setting[1]),
 		})
 	}

@@ -35,7 +35,7 @@ func settingsCells(t testing.TB, st store.Store) map[string]string {
 			t.Fatal(err)
 		}
 		for _, c := range row.Cells {
-			if c.Family != catalog.FamilyOwn {
+			if c.Family != catalog.FamilySystem {
 				t.Errorf("a setting stands in family %q", c.Family)
 			}
 			cells[string(c.Qualifier)] = string(c.Value)

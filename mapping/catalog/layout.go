@@ -80,7 +80,7 @@ func (l Layout) tables(s Settings) []store.Table {
 		{Name: s.Tables.Data, Families: []string{FamilyData}, Splits: l.splits(s.Schema), Retention: l.Retention},
 		{Name: s.Tables.UID, Families: []string{FamilyID, FamilyName}},
 		{Name: s.Tables.Meta, Families: []string{FamilyName}},
-		{Name: s.Tables.Own, Families: []string{FamilyOwn}},
+		{Name: s.Tables.System, Families: []string{FamilySystem}},
 		s.Tables.JournalTable(),
 		s.Tables.ExemplarTable(l.Retention),
 	}

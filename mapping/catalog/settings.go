@@ -29,22 +29,22 @@ import (
 
 // Families of the tables.
 const (
-	FamilyData = "t"    // data points, in the data table
-	FamilyID   = "id"   // name -> UID, in the UID table
-	FamilyName = "name" // UID -> name in the UID table; the meta table's only family
-	FamilyOwn  = "p"    // promtsd's own table
+	FamilyData   = "t"    // data points, in the data table
+	FamilyID     = "id"   // name -> UID, in the UID table
+	FamilyName   = "name" // UID -> name in the UID table; the meta table's only family
+	FamilySystem = "p"    // promtsd's own table
 )
 
 // Tables are the names of the tables.
 type Tables struct {
-	Data string // data points
-	UID  string // names and UIDs
-	Meta string // the series index
-	Own  string // what promtsd alone keeps: settings, the series of each day, metadata, who writes
+	Data   string // data points
+	UID    string // names and UIDs
+	Meta   string // the series index
+	System string // what promtsd alone keeps: settings, the series of each day, metadata, who writes
 }
 
 // Journal is the name of the table of accepted requests, which follows from promtsd's own.
-func (t Tables) Journal() string { return t.Own + "-journal" }
+func (t Tables) Journal() string { return t.System + "-journal" }
 
 // journalRegions is how many parts the journal's table is made of. A row begins with a writer's number, which is
 // random, so that the journals of several promtsd are likely to be in different ones, each whole in its own.
@@ -52,7 +52,7 @@ const journalRegions = 8
 
 // JournalTable is that table, as it is made.
 func (t Tables) JournalTable() store.Table {
-	table := store.Table{Name: t.Journal(), Families: []string{FamilyOwn}, Log: true}
+	table := store.Table{Name: t.Journal(), Families: []string{FamilySystem}, Log: true}
 	for i := 1; i < journalRegions; i++ {
 		table.Splits = append(table.Splits, []byte{byte(i * 256 / journalRegions)})
 	}
@@ -60,16 +60,16 @@ func (t Tables) JournalTable() store.Table {
 }
 
 // Exemplars is the name of the table of exemplars, which follows from promtsd's own.
-func (t Tables) Exemplars() string { return t.Own + "-exemplars" }
+func (t Tables) Exemplars() string { return t.System + "-exemplars" }
 
 // ExemplarTable is that table, as it is made: its cells are kept for some time; 0 is for ever.
 func (t Tables) ExemplarTable(retention time.Duration) store.Table {
-	return store.Table{Name: t.Exemplars(), Families: []string{FamilyOwn}, Retention: retention}
+	return store.Table{Name: t.Exemplars(), Families: []string{FamilySystem}, Retention: retention}
 }
 
 // DefaultTables are OpenTSDB's names, and promtsd for its own table.
 func DefaultTables() Tables {
-	return Tables{Data: "tsdb", UID: "tsdb-uid", Meta: "tsdb-meta", Own: "promtsd"}
+	return Tables{Data: "tsdb", UID: "tsdb-uid", Meta: "tsdb-meta", System: "promtsd"}
 }
 
 // Settings are what every promtsd on a store agrees on.
@@ -209,8 +209,8 @@ func (s *Settings) validate() error {
 		return err
 	}
 	t := s.Tables
-	for i, a := range []string{t.Data, t.UID, t.Meta, t.Own} {
-		for _, b := range []string{t.Data, t.UID, t.Meta, t.Own}[:i] {
+	for i, a := range []string{t.Data, t.UID, t.Meta, t.System} {
+		for _, b := range []string{t.Data, t.UID, t.Meta, t.System}[:i] {
 			if a == b {
 				return fmt.Errorf("%w: two tables have the one name %q", mapping.ErrInvalid, a)
 			}

@@ -91,7 +91,7 @@ func (d *Decoder) Cell(ctx context.Context, table string, row []byte, c store.Ce
 		text = d.exemplarCell(row, c, series)
 	case tables.Journal():
 		text = keyOr(row, journal.FormatEntryKey) + column(c) + fmt.Sprintf("%d bytes", len(c.Value))
-	case tables.Own:
+	case tables.System:
 		indexKey := func(row []byte) (string, bool) { return index.FormatKey(row, series) }
 		text = keyOr(row, indexKey, journal.FormatKey, families.FormatKey) + column(c) + plain(c.Value)
 	default:

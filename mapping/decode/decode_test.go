@@ -59,7 +59,7 @@ func TestDump_OfPromtsdsOwn(t *testing.T) {
 	tables, st := settings.Tables, storetest.NewMem()
 	for _, table := range []store.Table{
 		{Name: tables.Data, Families: []string{"t"}}, {Name: tables.UID, Families: []string{"id", "name"}},
-		{Name: tables.Meta, Families: []string{"name"}}, {Name: tables.Own, Families: []string{"p"}}, tables.JournalTable(),
+		{Name: tables.Meta, Families: []string{"name"}}, {Name: tables.System, Families: []string{"p"}}, tables.JournalTable(),
 		tables.ExemplarTable(0), {Name: "zebra", Families: []string{"f"}},
 	} {
 		if err := st.CreateTable(t.Context(), table); err != nil {
@@ -93,12 +93,12 @@ func TestDump_OfPromtsdsOwn(t *testing.T) {
 	index := index.Writer{Tables: tables}
 	index.PutSeries(&b, tsuid, now)
 	index.PutDay(&b, tsuid, 20779, now, nil)
-	b.Put(tables.Own, unhex(t, "6e 0123456789abcdef 0000000000000011"), "p", nil, now, []byte{0, 9})
-	b.Put(tables.Own, unhex(t, "71 0123456789abcdef 0000000000000011"), "p", []byte("about"), now,
+	b.Put(tables.System, unhex(t, "6e 0123456789abcdef 0000000000000011"), "p", nil, now, []byte{0, 9})
+	b.Put(tables.System, unhex(t, "71 0123456789abcdef 0000000000000011"), "p", []byte("about"), now,
 		[]byte(`{"class":"damaged"}`))
-	b.Put(tables.Own, unhex(t, "77 0123456789abcdef"), "p", []byte("lease"), now, []byte(`{"beat":3}`))
-	b.Put(tables.Own, []byte("mup"), "p", nil, now, []byte(`{"type":"gauge"}`))
-	b.Put(tables.Own, []byte("settings"), "p", []byte("salt.width"), now, []byte("1"))
+	b.Put(tables.System, unhex(t, "77 0123456789abcdef"), "p", []byte("lease"), now, []byte(`{"beat":3}`))
+	b.Put(tables.System, []byte("mup"), "p", nil, now, []byte(`{"type":"gauge"}`))
+	b.Put(tables.System, []byte("settings"), "p", []byte("salt.width"), now, []byte("1"))
 	new(exemplars.Writer).Put(&b, tables.Exemplars(), exemplars.NewRows(settings.Schema), tsuid, request.Exemplar{
 		T: now, V: 2.5, Labels: request.AppendLabel(nil, "trace_id", "x1"),
 	}, now)

@@ -76,7 +76,7 @@ func (w *Writer) Put(b *store.Batch, table string, rows Rows, tsuid []byte, e re
 	_, _ = hash.Write(w.cell) // never fails
 	w.cell = binary.BigEndian.AppendUint32(w.cell, uint32(e.T-int64(base)*1000))
 	w.cell = hash.Sum(w.cell)
-	b.Put(table, w.row, catalog.FamilyOwn, w.cell[value:], now, w.cell[:value])
+	b.Put(table, w.row, catalog.FamilySystem, w.cell[value:], now, w.cell[:value])
 }
 
 // Parse reads a cell of the row of a base time; its series is left out. The labels point into the value. The error

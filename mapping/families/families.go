@@ -43,13 +43,13 @@ type Reader struct {
 func (r Reader) Metadata(ctx context.Context, name string, limit int,
 	f func(name string, m metadata.Metadata) error) error {
 	rows := r.Store.Scan(ctx, store.Scan{
-		Table: r.Tables.Own, Ranges: allRows, Limit: max(limit, 0),
+		Table: r.Tables.System, Ranges: allRows, Limit: max(limit, 0),
 	})
 	if name != "" {
 		if len(name) > maxName {
 			return nil
 		}
-		rows = r.Store.Get(ctx, store.Get{Table: r.Tables.Own, Rows: [][]byte{rowKey(name)}})
+		rows = r.Store.Get(ctx, store.Get{Table: r.Tables.System, Rows: [][]byte{rowKey(name)}})
 	}
 	for row, err := range rows {
 		if err != nil {

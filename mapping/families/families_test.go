@@ -148,7 +148,7 @@ func TestWriter_RefusesWhatCannotBeKept(t *testing.T) {
 func TestReader_SaysWhatItCannotRead(t *testing.T) {
 	st, tables := fixture(t)
 	var b store.Batch
-	b.Put(tables.Own, []byte("ma"), catalog.FamilyOwn, nil, 1, []byte("{"))
+	b.Put(tables.System, []byte("ma"), catalog.FamilySystem, nil, 1, []byte("{"))
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func (f *bounded) send(sender string, from, to, help int) (stored int) {
 func (f *bounded) check() {
 	f.t.Helper()
 	rows, bytes := 0, 0
-	for row, err := range f.st.Scan(f.t.Context(), store.Scan{Table: catalog.DefaultTables().Own,
+	for row, err := range f.st.Scan(f.t.Context(), store.Scan{Table: catalog.DefaultTables().System,
 		Ranges: []store.Range{{Start: []byte("m"), Stop: []byte("n")}}}) {
 		if err != nil {
 			f.t.Fatal(err)

@@ -86,7 +86,7 @@ type sender struct {
 // NewWriter returns a Writer for some tables of a store.
 func NewWriter(st store.Store, tables catalog.Tables) *Writer {
 	return &Writer{
-		store: st, table: tables.Own, seed: maphash.MakeSeed(), loading: make(chan struct{}, 1),
+		store: st, table: tables.System, seed: maphash.MakeSeed(), loading: make(chan struct{}, 1),
 		known: make(map[string]*family), said: list.New(), quiet: list.New(), senders: make(map[string]*sender),
 	}
 }
@@ -179,7 +179,7 @@ func (w *Writer) Put(b *store.Batch, m request.Metadata, from string, now int64)
 	if f, err = w.replace(b, f, string(m.Family), n, s, now); err != nil {
 		return c, false, err
 	}
-	b.Put(w.table, rowKey(f.name), catalog.FamilyOwn, emptyQualifier, now, value)
+	b.Put(w.table, rowKey(f.name), catalog.FamilySystem, emptyQualifier, now, value)
 	return Change{f.name, all}, true, nil
 }
 
@@ -202,7 +202,7 @@ func (w *Writer) replace(b *store.Batch, old *family, name string, n int, s *sen
 	for e := w.quiet.Front(); e != nil && full(); e = w.quiet.Front() {
 		gone := e.Value.(*family)
 		w.leave(gone)
-		b.Delete(w.table, rowKey(gone.name), catalog.FamilyOwn, emptyQualifier, now-1) // not what is put of it from now on
+		b.Delete(w.table, rowKey(gone.name), catalog.FamilySystem, emptyQualifier, now-1) // not what is put of it from now on
 	}
 	if full() {
 		return nil, fmt.Errorf("%w: %d families with %d bytes are stored, and said within %v", ErrLimited, len(w.known),

@@ -107,7 +107,7 @@ func (s *selection) pendingRanges() (ranges []store.Range) {
 func (s *selection) scanActive(ctx context.Context, day mapping.Day, ranges []store.Range, f func(i int)) (rows int,
 	err error) {
 	prefix := appendDay(nil, day)
-	scan := store.Scan{Table: s.r.Settings.Tables.Own, Ranges: make([]store.Range, len(ranges))}
+	scan := store.Scan{Table: s.r.Settings.Tables.System, Ranges: make([]store.Range, len(ranges))}
 	for i, r := range ranges {
 		scan.Ranges[i] = store.Range{Start: append(bytes.Clone(prefix), r.Start...),
 			Stop: append(bytes.Clone(prefix), r.Stop...)}
@@ -137,7 +137,7 @@ func (s *selection) getActive(ctx context.Context, day mapping.Day, f func(i int
 		keys[i] = append(bytes.Clone(prefix), tsuid...)
 	}
 	at := 0
-	for row, err := range s.r.Store.Get(ctx, store.Get{Table: s.r.Settings.Tables.Own, Rows: keys}) {
+	for row, err := range s.r.Store.Get(ctx, store.Get{Table: s.r.Settings.Tables.System, Rows: keys}) {
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (s *selection) getActive(ctx context.Context, day mapping.Day, f func(i int
 func (s *selection) presentDays(ctx context.Context) (present []mapping.Day, err error) {
 	present = []mapping.Day{}
 	for next := int(s.first); next <= int(s.last); {
-		jump := store.Scan{Table: s.r.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
+		jump := store.Scan{Table: s.r.Settings.Tables.System, Limit: 1, Ranges: []store.Range{{
 			Start: appendDay(nil, mapping.Day(next)), Stop: Successor(appendDay(nil, s.last)),
 		}}}
 		next = int(s.last) + 1

@@ -65,5 +65,5 @@ func Build(ctx context.Context, st store.Store, s catalog.Settings, now int64, p
 	if progress != nil {
 		progress(rows, seriesDays)
 	}
-	return catalog.SetIndexComplete(ctx, st, s.Tables.Own, true)
+	return catalog.SetIndexComplete(ctx, st, s.Tables.System, true)
 }

@@ -129,7 +129,7 @@ func TestBuild_IndexFindsWhatRowKeysFind(t *testing.T) {
 func dump(t testing.TB, st store.Store, settings catalog.Settings) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := cellio.Dump(t.Context(), st, []string{settings.Tables.Meta, settings.Tables.Own}, &out, nil); err != nil {
+	if err := cellio.Dump(t.Context(), st, []string{settings.Tables.Meta, settings.Tables.System}, &out, nil); err != nil {
 		t.Fatal(err)
 	}
 	lines := bytes.Split(out.Bytes(), []byte("\n"))

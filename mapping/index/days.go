@@ -20,7 +20,7 @@ func ListDays(ctx context.Context, st store.Store, tables catalog.Tables, last m
 ) {
 	stop := Successor(appendDay(nil, last))
 	for next := appendDay(nil, 0); next != nil; {
-		scan := store.Scan{Table: tables.Own, Limit: 1, Ranges: []store.Range{{Start: next, Stop: stop}}}
+		scan := store.Scan{Table: tables.System, Limit: 1, Ranges: []store.Range{{Start: next, Stop: stop}}}
 		next = nil
 		for row, err := range st.Scan(ctx, scan) {
 			if err != nil {

@@ -51,7 +51,7 @@ func (w Writer) PutSeries(b *store.Batch, tsuid []byte, now int64) {
 // PutDay adds the row that says that a series was active on a day. scratch is returned, grown, for the next call.
 func (w Writer) PutDay(b *store.Batch, tsuid []byte, day mapping.Day, now int64, scratch []byte) []byte {
 	scratch = append(appendDay(scratch[:0], day), tsuid...)
-	b.Put(w.Tables.Own, scratch, catalog.FamilyOwn, emptyQualifier, now, nil)
+	b.Put(w.Tables.System, scratch, catalog.FamilySystem, emptyQualifier, now, nil)
 	return scratch
 }
 

@@ -176,7 +176,7 @@ func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
 	}
 	series, all := make(map[mapping.UID]int), 0
 	prefix := appendDay(nil, mapping.Day(day))
-	scan := store.Scan{Table: m.Settings.Tables.Own, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
+	scan := store.Scan{Table: m.Settings.Tables.System, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
 	for row, err := range m.Store.Scan(ctx, scan) {
 		if err != nil {
 			return nil, fmt.Errorf("read series index: %w", err)
@@ -279,7 +279,7 @@ func (m *Memory) lastDay(ctx context.Context, upTo int) (day int, err error) {
 // firstDay is the first day of some that has rows, -1 if none has.
 func (m *Memory) firstDay(ctx context.Context, first, last int) (day int, err error) {
 	day = -1
-	scan := store.Scan{Table: m.Settings.Tables.Own, Limit: 1, Ranges: []store.Range{{
+	scan := store.Scan{Table: m.Settings.Tables.System, Limit: 1, Ranges: []store.Range{{
 		Start: appendDay(nil, mapping.Day(first)), Stop: Successor(appendDay(nil, mapping.Day(last))),
 	}}}
 	for row, err := range m.Store.Scan(ctx, scan) {
@@ -310,7 +310,7 @@ func (m *Memory) fillDay(ctx context.Context, s *shelf, day mapping.Day, max int
 		return true
 	}
 	prefix := appendDay(nil, day)
-	scan := store.Scan{Table: m.Settings.Tables.Own, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
+	scan := store.Scan{Table: m.Settings.Tables.System, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
 	for row, err := range m.Store.Scan(ctx, scan) {
 		if err != nil {
 			return rows, err
@@ -351,7 +351,7 @@ func (m *Memory) Apply(ctx context.Context, b *store.Batch) error {
 func indexRows(b *store.Batch, tables catalog.Tables) (at []int) {
 	for i := range b.Len() {
 		m := b.At(i)
-		if !m.Delete && len(m.Row) > dayRowPrefix && m.Row[0] == dayPrefix && m.Table == tables.Own {
+		if !m.Delete && len(m.Row) > dayRowPrefix && m.Row[0] == dayPrefix && m.Table == tables.System {
 			at = append(at, i)
 		}
 	}

@@ -72,7 +72,7 @@ func (n *news) put(b *store.Batch, rows []int) {
 	var value []byte
 	now := b.At(rows[0]).Timestamp
 	put := func() {
-		b.Put(n.m.Settings.Tables.Own, newsKey(n.id, n.number.Add(1)), catalog.FamilyOwn, emptyQualifier, now, value)
+		b.Put(n.m.Settings.Tables.System, newsKey(n.id, n.number.Add(1)), catalog.FamilySystem, emptyQualifier, now, value)
 		value = value[:0]
 	}
 	for _, i := range rows {
@@ -92,7 +92,7 @@ func (n *news) read(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	begin := time.Now()
-	scan := store.Scan{Table: n.m.Settings.Tables.Own, Ranges: n.unread()}
+	scan := store.Scan{Table: n.m.Settings.Tables.System, Ranges: n.unread()}
 	for row, err := range n.m.Store.Scan(ctx, scan) {
 		if err != nil {
 			return fmt.Errorf("read what other promtsd have added to the series index: %w", err)

@@ -255,7 +255,7 @@ func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
 	for day := int(first); day <= int(last); day++ {
 		prefix := appendDay(nil, mapping.Day(day))
 		out = append(out, source{
-			scan:    store.Scan{Table: r.Settings.Tables.Own, Ranges: p.metricRanges(prefix)},
+			scan:    store.Scan{Table: r.Settings.Tables.System, Ranges: p.metricRanges(prefix)},
 			tsuidOf: func(dst, row []byte) ([]byte, error) { return append(dst, row[len(prefix):]...), nil },
 			dayOf:   func([]byte) mapping.Day { return mapping.Day(day) },
 			repeats: len(out) > 0 || first != last,

@@ -52,7 +52,7 @@ func (n *news) sweep(ctx context.Context, now time.Time) error {
 
 // writerFrom returns the first writer that has rows from a key on, nil if there is none.
 func (n *news) writerFrom(ctx context.Context, start []byte) (*[8]byte, error) {
-	scan := store.Scan{Table: n.m.Settings.Tables.Own, Ranges: []store.Range{{Start: start, Stop: []byte{newsPrefix + 1}}}}
+	scan := store.Scan{Table: n.m.Settings.Tables.System, Ranges: []store.Range{{Start: start, Stop: []byte{newsPrefix + 1}}}}
 	for row, err := range n.m.Store.Scan(ctx, scan) {
 		if err != nil {
 			return nil, err
@@ -78,7 +78,7 @@ func (n *news) sweepWriter(ctx context.Context, id [8]byte, now time.Time) (left
 				return false, err
 			}
 			for _, c := range row.Cells {
-				b.Delete(n.m.Settings.Tables.Own, row.Key, c.Family, c.Qualifier, c.Timestamp)
+				b.Delete(n.m.Settings.Tables.System, row.Key, c.Family, c.Qualifier, c.Timestamp)
 			}
 			if b.Len() >= sweepBatch {
 				if err := n.m.Store.Apply(ctx, &b); err != nil {
@@ -112,7 +112,7 @@ func (n *news) sweepWriter(ctx context.Context, id [8]byte, now time.Time) (left
 
 // rows are those of a writer from one number to another.
 func (n *news) rows(ctx context.Context, id [8]byte, from, to uint64) iter.Seq2[store.Row, error] {
-	return n.m.Store.Scan(ctx, store.Scan{Table: n.m.Settings.Tables.Own, Ranges: []store.Range{{
+	return n.m.Store.Scan(ctx, store.Scan{Table: n.m.Settings.Tables.System, Ranges: []store.Range{{
 		Start: newsKey(id, from), Stop: newsKey(id, to+1),
 	}}})
 }

@@ -85,7 +85,7 @@ func (a *Appender) raise(ctx context.Context, to int64) error {
 		}
 		done, err := a.Store.CheckAndPut(ctx, []store.Check{{
 			Coord: store.Coord{
-				Table: a.Settings.Tables.Own, Row: aheadRow, Family: catalog.FamilyOwn, Qualifier: aheadQualifier,
+				Table: a.Settings.Tables.System, Row: aheadRow, Family: catalog.FamilySystem, Qualifier: aheadQualifier,
 			},
 			Expect: raw, Value: binary.BigEndian.AppendUint64(nil, uint64(to)),
 		}})
@@ -112,13 +112,13 @@ func (a *Appender) startAhead(ctx context.Context) error {
 
 // readAhead reads the timestamp that is reserved, 0 if there is none, and its bytes.
 func (a *Appender) readAhead(ctx context.Context) (to int64, raw []byte, err error) {
-	for row, err := range a.Store.Get(ctx, store.Get{Table: a.Settings.Tables.Own, Rows: [][]byte{aheadRow}}) {
+	for row, err := range a.Store.Get(ctx, store.Get{Table: a.Settings.Tables.System, Rows: [][]byte{aheadRow}}) {
 		if err != nil {
 			return 0, nil, fmt.Errorf("read the reserved arrival time: %w", err)
 		}
 		if len(row.Cells) != 1 || len(row.Cells[0].Value) != 8 {
 			return 0, nil, fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, aheadRow,
-				a.Settings.Tables.Own)
+				a.Settings.Tables.System)
 		}
 		raw = bytes.Clone(row.Cells[0].Value)
 	}

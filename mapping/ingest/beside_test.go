@@ -34,7 +34,7 @@ func addMetadata(req *request.Write, family, help string) {
 func exemplarsOf(t *testing.T, db *database) (texts, days []string) {
 	t.Helper()
 	rows := exemplars.NewRows(db.settings.Schema)
-	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: db.settings.Tables.Own}) {
+	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: db.settings.Tables.System}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -303,7 +303,7 @@ func (a *Appender) Buffered(
 
 // frontier is the number below which the samples of all journal entries are in the data table.
 func (a *Appender) frontier(w *journal.Writer) uint64 {
-	frontier := w.Oldest() // first: what is under way now is in a bucket a moment later
+	frontier := w.OldestInFlight() // first: what is under way now is in a bucket a moment later
 	return min(frontier, a.waiting().entry)
 }
 

@@ -51,7 +51,7 @@ func put(t *testing.T, st store.Store, table string, row []byte, family string, 
 	t.Helper()
 	var b store.Batch
 	timestamp := now
-	if family != catalog.FamilyOwn {
+	if family != catalog.FamilySystem {
 		timestamp = 0
 	}
 	b.Put(table, row, family, qualifier, timestamp, value)
@@ -87,8 +87,8 @@ func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 			row, value := entryCell(t, st, 2)
 			whole := append([]byte(nil), value...)
 			value[len(value)/2] ^= 1
-			put(t, st, "promtsd-journal", row, catalog.FamilyOwn, nil, value)
-			return func(row []byte) { put(t, st, "promtsd", row, catalog.FamilyOwn, nil, whole) }
+			put(t, st, "promtsd-journal", row, catalog.FamilySystem, nil, value)
+			return func(row []byte) { put(t, st, "promtsd", row, catalog.FamilySystem, nil, whole) }
 		}, "checksum"},
 		{"of a form that is not known", journal.Newer, func(t *testing.T, st store.Store) func([]byte) {
 			row, value := entryCell(t, st, 2)
@@ -98,10 +98,10 @@ func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 			}
 			known := e.Encoding
 			e.Encoding = 99
-			put(t, st, "promtsd-journal", row, catalog.FamilyOwn, nil, journal.AppendEntry(nil, &e))
+			put(t, st, "promtsd-journal", row, catalog.FamilySystem, nil, journal.AppendEntry(nil, &e))
 			return func(row []byte) { // what an upgrade would know of
 				e.Encoding = known
-				put(t, st, "promtsd", row, catalog.FamilyOwn, nil, journal.AppendEntry(nil, &e))
+				put(t, st, "promtsd", row, catalog.FamilySystem, nil, journal.AppendEntry(nil, &e))
 			}
 		}, "newer promtsd"},
 		{"with a UID that cannot be read", journal.BadUID, func(t *testing.T, st store.Store) func([]byte) {
@@ -190,7 +190,7 @@ func TestStart_ReplaysTheEntriesOfALeaseThatCannotBeRead(t *testing.T) {
 				t.Fatal(leases, err)
 			}
 			lease := store.Coord{Table: "promtsd", Row: binary.BigEndian.AppendUint64([]byte("w"), uint64(leases[0].Writer)),
-				Family: catalog.FamilyOwn, Qualifier: []byte("lease")}
+				Family: catalog.FamilySystem, Qualifier: []byte("lease")}
 			for row, err := range st.Get(t.Context(), store.Get{Table: lease.Table, Rows: [][]byte{lease.Row}}) {
 				if err != nil {
 					t.Fatal(err)

@@ -103,7 +103,7 @@ func (a *Appender) Close(ctx context.Context) error {
 	if w != nil && !a.Alone {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 		defer cancel()
-		err = errors.Join(err, w.Leave(leaving, a.frontier(w)))
+		err = errors.Join(err, w.HandOver(leaving, a.frontier(w)))
 	}
 	if err != nil {
 		return fmt.Errorf("samples stay in the journal, to be replayed: %w", err)
@@ -113,7 +113,7 @@ func (a *Appender) Close(ctx context.Context) error {
 
 func (a *Appender) journalConfig(first uint64) journal.Config {
 	return journal.Config{
-		Store: a.Store, Tables: a.Settings.Tables, Address: a.Hold.Address, Term: a.Hold.Term, Alone: a.Alone,
+		Store: a.Store, Tables: a.Settings.Tables, Address: a.Hold.Address, LeaseTTL: a.Hold.Term, SingleProcess: a.Alone,
 		Logger: a.Logger,
 		First:  first, Future: a.Limits.Future,
 	}
@@ -122,7 +122,7 @@ func (a *Appender) journalConfig(first uint64) journal.Config {
 // keep keeps the journal, and opens another if its lease is lost.
 func (a *Appender) keep(ctx context.Context, w *journal.Writer) {
 	for {
-		err := w.Keep(ctx, func() uint64 { return a.frontier(w) })
+		err := w.Run(ctx, func() uint64 { return a.frontier(w) })
 		if err == nil {
 			return
 		}
@@ -169,7 +169,7 @@ func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 	beats := make(map[journal.ID]uint64)
 	for _, l := range before {
 		if l.Writer != id {
-			beats[l.Writer] = l.Beat
+			beats[l.Writer] = l.Revision
 		}
 	}
 	if len(beats) > 0 && !a.Alone {
@@ -182,7 +182,7 @@ func (a *Appender) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 		}
 		unclear := make(map[journal.ID]uint64)
 		for _, l := range leases {
-			if beat, ok := beats[l.Writer]; ok && (a.Alone || beat == l.Beat) {
+			if beat, ok := beats[l.Writer]; ok && (a.Alone || beat == l.Revision) {
 				unclear[l.Writer] = beat
 			}
 		}
@@ -295,14 +295,14 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 		defer a.table.held.Add(-part)
 	}
 	defer a.replaying.Store(nil)
-	done, ok, err := journal.Adopt(ctx, a.journalConfig(1), l, id, r, func(done journal.Adopted) {
+	done, ok, err := journal.TakeOver(ctx, a.journalConfig(1), l, id, r, func(done journal.Replayed) {
 		a.replaying.Store(&replaying{l.Writer, done})
 		elapsed := time.Since(begin)
-		attrs := []any{"writer", l.Writer, "entries", done.Entries, "of", done.Of, "bytes", done.Bytes, "samples",
+		attrs := []any{"writer", l.Writer, "entries", done.Entries, "of", done.Total, "bytes", done.Bytes, "samples",
 			samples.Load(),
 			"elapsed", elapsed.Round(time.Millisecond)}
 		if done.Entries > 0 {
-			left := time.Duration(float64(elapsed) * float64(done.Of-done.Entries) / float64(done.Entries))
+			left := time.Duration(float64(elapsed) * float64(done.Total-done.Entries) / float64(done.Entries))
 			attrs = append(attrs, "left", left.Round(time.Second))
 		}
 		a.Logger.Info("replaying a journal", attrs...)
@@ -324,7 +324,7 @@ func (a *Appender) takeOver(ctx context.Context, l journal.Lease, id journal.ID)
 // replaying is how far a replay is.
 type replaying struct {
 	writer journal.ID
-	done   journal.Adopted
+	done   journal.Replayed
 }
 
 // Replaying says which journal is being replayed, and how far that is; empty: none is.
@@ -333,7 +333,7 @@ func (a *Appender) Replaying() string {
 	if r == nil {
 		return ""
 	}
-	return fmt.Sprintf("replaying the journal of writer %s, %d of %d entries", r.writer, r.done.Entries, r.done.Of)
+	return fmt.Sprintf("replaying the journal of writer %s, %d of %d entries", r.writer, r.done.Entries, r.done.Total)
 }
 
 // entriesLeft is how many entries are still to be replayed.
@@ -342,5 +342,5 @@ func (a *Appender) entriesLeft() float64 {
 	if r == nil {
 		return 0
 	}
-	return float64(max(0, r.done.Of-r.done.Entries-r.done.Quarantined))
+	return float64(max(0, r.done.Total-r.done.Entries-r.done.Quarantined))
 }

@@ -149,7 +149,7 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 			// The first and the last are there again, as if they had been on their way for long, and one that is not stored.
 			var b store.Batch
 			for _, i := range []int{0, 2} {
-				b.Put("promtsd-journal", kept[i].Key, catalog.FamilyOwn, nil, kept[i].Cells[0].Timestamp, kept[i].Cells[0].Value)
+				b.Put("promtsd-journal", kept[i].Key, catalog.FamilySystem, nil, kept[i].Cells[0].Timestamp, kept[i].Cells[0].Value)
 			}
 			var req request.Write
 			add(&req, raw("__name__", "m"), sample(now+3, 4), sample(now+2, 4))
@@ -157,7 +157,7 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 				Encoding: request.EncodingFlat, Body: req.AppendFlat(nil), Arrived: now + 15, Latest: now + 1000,
 				MaxLabels: 10, MaxLabelName: 100, MaxLabelValue: 100,
 			}
-			b.Put("promtsd-journal", []byte("\x012345678\x00\x00\x00\x00\x00\x00\x00\x09"), catalog.FamilyOwn, nil, 1,
+			b.Put("promtsd-journal", []byte("\x012345678\x00\x00\x00\x00\x00\x00\x00\x09"), catalog.FamilySystem, nil, 1,
 				journal.AppendEntry(nil, &entry))
 			if err := st.Apply(t.Context(), &b); err != nil {
 				t.Fatal(err)
@@ -207,7 +207,7 @@ func TestTakeOver_FindsWhatComesLate(t *testing.T) {
 		MaxLabels:    9,
 		MaxLabelName: 100, MaxLabelValue: 100}
 	var b store.Batch
-	b.Put("promtsd-journal", []byte("\x012345678\x00\x00\x00\x00\x00\x00\x00\x09"), catalog.FamilyOwn, nil, now,
+	b.Put("promtsd-journal", []byte("\x012345678\x00\x00\x00\x00\x00\x00\x00\x09"), catalog.FamilySystem, nil, now,
 		journal.AppendEntry(nil, &entry))
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)

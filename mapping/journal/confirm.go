@@ -8,20 +8,20 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// Confirm says whether the lease is this writer's, in the store, at a moment after the call began. It must be asked
+// Confirm says whether the lease is this writer's, in the store, at a moment after the call began. It must be called
 // between making an entry durable and acknowledging it: who takes the journal over does so later then, and finds the
-// entry. It asks no clock; those who ask at the same time share one look into the store. Where no other process can
-// have the store open the lease cannot be another's.
+// entry. It needs no clock; concurrent calls share one read of the store. Where no other process can have the store
+// open the lease cannot be another's.
 func (w *Writer) Confirm(ctx context.Context) error {
-	if w.Alone {
+	if w.SingleProcess {
 		return w.Check()
 	}
-	return w.looks.ask(ctx)
+	return w.reads.ask(ctx)
 }
 
-// look reads the lease once.
-func (w *Writer) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.Term)
+// readLease reads the lease once.
+func (w *Writer) readLease(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.LeaseTTL)
 	defer cancel()
 	found, err := Lease{Writer: w.id}.read(ctx, w.Store, w.Tables)
 	if err != nil {
@@ -34,32 +34,32 @@ func (w *Writer) look(ctx context.Context) error {
 	return nil
 }
 
-// looks makes one look at a time, for all who have asked before it began.
-type looks struct {
-	look    func() error
-	stop    context.CancelFunc // ends the one under way
-	running sync.WaitGroup     // the looks
+// leaseReads makes one read at a time, for all callers that came before it began.
+type leaseReads struct {
+	read    func() error
+	stop    context.CancelFunc // ends the one in flight
+	running sync.WaitGroup     // the reads
 
 	mu      sync.Mutex
-	looking bool
-	next    *answer // of the look after the one under way; nil: nobody waits for it
+	reading bool
+	next    *readResult // of the read after the one in flight; nil: nobody waits for it
 }
 
-// answer is that of a look.
-type answer struct {
-	done chan struct{} // closed by the one who looks
+// readResult is that of one read.
+type readResult struct {
+	done chan struct{} // closed when the read has ended
 	err  error         // may be read then
 }
 
-// ask returns what a look says that begins after the call.
-func (l *looks) ask(ctx context.Context) error {
+// ask returns the result of a read that begins after the call.
+func (l *leaseReads) ask(ctx context.Context) error {
 	l.mu.Lock()
 	if l.next == nil {
-		l.next = &answer{done: make(chan struct{})}
+		l.next = &readResult{done: make(chan struct{})}
 	}
 	a := l.next
-	if !l.looking {
-		l.looking = true
+	if !l.reading {
+		l.reading = true
 		l.running.Go(l.run)
 	}
 	l.mu.Unlock()
@@ -71,17 +71,17 @@ func (l *looks) ask(ctx context.Context) error {
 	}
 }
 
-// run looks until nobody waits.
-func (l *looks) run() {
+// run reads until nobody waits.
+func (l *leaseReads) run() {
 	for {
 		l.mu.Lock()
 		a := l.next
-		l.next, l.looking = nil, a != nil
+		l.next, l.reading = nil, a != nil
 		l.mu.Unlock()
 		if a == nil {
 			return
 		}
-		a.err = l.look()
+		a.err = l.read()
 		close(a.done)
 	}
 }

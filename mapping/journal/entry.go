@@ -171,7 +171,7 @@ func pieces(value []byte) int { return max(1, (len(value)+pieceBytes-1)/pieceByt
 func putPieces(b *store.Batch, table string, row []byte, timestamp int64, value []byte) {
 	for piece := pieces(value) - 1; piece >= 0; piece-- {
 		from := piece * pieceBytes
-		b.Put(table, row, catalog.FamilyOwn, pieceQualifier(piece), timestamp, value[from:min(len(value), from+pieceBytes)])
+		b.Put(table, row, catalog.FamilySystem, pieceQualifier(piece), timestamp, value[from:min(len(value), from+pieceBytes)])
 	}
 }
 

@@ -36,7 +36,7 @@ func newStore(t testing.TB) store.Store {
 
 func config(st store.Store, term time.Duration) journal.Config {
 	return journal.Config{
-		Store: st, Tables: catalog.DefaultTables(), Term: term, Logger: slog.New(slog.DiscardHandler), First: 1,
+		Store: st, Tables: catalog.DefaultTables(), LeaseTTL: term, Logger: slog.New(slog.DiscardHandler), First: 1,
 	}
 }
 
@@ -110,14 +110,14 @@ func (r *recorder) Finish(context.Context) error {
 	return nil
 }
 
-func adopt(t testing.TB, st store.Store, l journal.Lease, r journal.Replayer) (bool, error) {
+func takeOver(t testing.TB, st store.Store, l journal.Lease, r journal.Replayer) (bool, error) {
 	t.Helper()
-	return adoptAs(t, st, l, 7, r)
+	return takeOverAs(t, st, l, 7, r)
 }
 
-func adoptAs(t testing.TB, st store.Store, l journal.Lease, holder journal.ID, r journal.Replayer) (bool, error) {
+func takeOverAs(t testing.TB, st store.Store, l journal.Lease, holder journal.ID, r journal.Replayer) (bool, error) {
 	t.Helper()
-	_, ok, err := journal.Adopt(t.Context(), config(st, time.Minute), l, holder, r, func(journal.Adopted) {})
+	_, ok, err := journal.TakeOver(t.Context(), config(st, time.Minute), l, holder, r, func(journal.Replayed) {})
 	return ok, err
 }
 
@@ -161,7 +161,7 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-func TestAdopt_ReplaysWhatTheFrontierLeavesInOrder(t *testing.T) {
+func TestTakeOver_ReplaysWhatTheCheckpointLeavesInOrder(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Millisecond*40))
 	write(t, w, "a", "b", "c")
@@ -169,8 +169,8 @@ func TestAdopt_ReplaysWhatTheFrontierLeavesInOrder(t *testing.T) {
 	var once sync.Once
 	moved := make(chan struct{})
 	done := make(chan error)
-	go func() { // until the frontier is recorded
-		done <- w.Keep(ctx, func() uint64 {
+	go func() { // until the checkpoint is recorded
+		done <- w.Run(ctx, func() uint64 {
 			if entries(t, st) == 1 {
 				once.Do(func() { close(moved) })
 			}
@@ -183,12 +183,12 @@ func TestAdopt_ReplaysWhatTheFrontierLeavesInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := leases(t, st)
-	if len(l) != 1 || l[0].Frontier != 3 || l[0].Writer != w.ID() || l[0].Holder != w.ID() {
-		t.Fatalf("leases are %+v, want one of %v with frontier 3", l, w.ID())
+	if len(l) != 1 || l[0].Checkpoint != 3 || l[0].Writer != w.ID() || l[0].Holder != w.ID() {
+		t.Fatalf("leases are %+v, want one of %v with checkpoint 3", l, w.ID())
 	}
 	r := &recorder{}
-	if ok, err := adopt(t, st, l[0], r); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, l[0], r); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	if !slices.Equal(r.bodies, []string{"c"}) || !r.finished {
 		t.Errorf("replayed %q (finished: %v), want c", r.bodies, r.finished)
@@ -196,7 +196,7 @@ func TestAdopt_ReplaysWhatTheFrontierLeavesInOrder(t *testing.T) {
 	if n := entries(t, st); n != 0 || len(leases(t, st)) != 0 {
 		t.Errorf("%d entries and leases %v are left", n, leases(t, st))
 	}
-	if err := w.Keep(t.Context(), func() uint64 { return 4 }); !errors.Is(err, journal.ErrLost) {
+	if err := w.Run(t.Context(), func() uint64 { return 4 }); !errors.Is(err, journal.ErrLost) {
 		t.Errorf("keeping a journal that was taken over: got %v, want ErrLost", err)
 	}
 	if err := w.Write(t.Context(), &journal.Entry{}, func(uint64) {}); !errors.Is(err, journal.ErrLost) {
@@ -207,7 +207,7 @@ func TestAdopt_ReplaysWhatTheFrontierLeavesInOrder(t *testing.T) {
 	}
 }
 
-func TestAdopt_OneOfManyGetsIt(t *testing.T) {
+func TestTakeOver_OneOfManyGetsIt(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
 	write(t, w, "a")
@@ -218,7 +218,7 @@ func TestAdopt_OneOfManyGetsIt(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			var err error
-			if got[i], err = adoptAs(t, st, l, journal.ID(100+i), &records[i]); err != nil {
+			if got[i], err = takeOverAs(t, st, l, journal.ID(100+i), &records[i]); err != nil {
 				t.Error(err)
 			}
 		})
@@ -230,7 +230,7 @@ func TestAdopt_OneOfManyGetsIt(t *testing.T) {
 			winners++
 		}
 		if ok != (len(records[i].bodies) == 1) {
-			t.Errorf("adopter %d: ok %v, replayed %q", i, ok, records[i].bodies)
+			t.Errorf("holder %d: ok %v, replayed %q", i, ok, records[i].bodies)
 		}
 	}
 	if winners != 1 {
@@ -238,17 +238,17 @@ func TestAdopt_OneOfManyGetsIt(t *testing.T) {
 	}
 }
 
-func TestAdopt_FailureLeavesTheJournal(t *testing.T) {
+func TestTakeOver_FailureLeavesTheJournal(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
 	write(t, w, "a", "b")
 	failed := errors.New("no memory")
-	if ok, err := adopt(t, st, leases(t, st)[0], &recorder{err: failed}); ok || !errors.Is(err, failed) {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, leases(t, st)[0], &recorder{err: failed}); ok || !errors.Is(err, failed) {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	r := &recorder{}
-	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil || len(r.bodies) != 2 {
-		t.Fatalf("the next adopts: %v, %v, replayed %q", ok, err, r.bodies)
+	if ok, err := takeOver(t, st, leases(t, st)[0], r); !ok || err != nil || len(r.bodies) != 2 {
+		t.Fatalf("the next takes over: %v, %v, replayed %q", ok, err, r.bodies)
 	}
 }
 
@@ -281,8 +281,8 @@ func TestLease_IsRemovedWhateverTheClocks(t *testing.T) {
 			continue
 		}
 		write(t, dead, "a")
-		if ok, err := adopt(t, st, leases(t, st)[0], &recorder{}); !ok || err != nil {
-			t.Fatalf("adopt: %v, %v", ok, err)
+		if ok, err := takeOver(t, st, leases(t, st)[0], &recorder{}); !ok || err != nil {
+			t.Fatalf("take over: %v, %v", ok, err)
 		}
 		if l := leases(t, st); len(l) != 0 {
 			t.Errorf("clock of the store %v ahead: after a takeover there are the leases %+v", ahead, l)
@@ -328,11 +328,11 @@ func TestWatch_TellsWhoHasNotChangedForATerm(t *testing.T) {
 	at := func(seconds float64, ls ...journal.Lease) []journal.Lease {
 		return w.Expired(ls, begin.Add(time.Duration(seconds*float64(time.Second))), 10*time.Second)
 	}
-	alive, dead := journal.Lease{Writer: 1, Beat: 1}, journal.Lease{Writer: 2, Beat: 1}
+	alive, dead := journal.Lease{Writer: 1, Revision: 1}, journal.Lease{Writer: 2, Revision: 1}
 	if got := at(0, alive, dead); len(got) > 0 {
 		t.Errorf("at first sight: %v", got)
 	}
-	alive.Beat++
+	alive.Revision++
 	if got := at(10, alive, dead); len(got) > 0 {
 		t.Errorf("after a term, which ends a little later for others: %v", got)
 	}
@@ -349,7 +349,7 @@ func TestWatch_JudgesALeaseByItsOwnTime(t *testing.T) {
 	if long.TTL < short.TTL {
 		long, short = short, long
 	}
-	older := journal.Lease{Writer: 1, Beat: 1} // which does not say
+	older := journal.Lease{Writer: 1, Revision: 1} // which does not say
 	var w journal.Watch
 	begin := time.Now()
 	for _, c := range []struct {
@@ -376,8 +376,8 @@ func TestLeases_OneThatCannotBeReadIsAnError(t *testing.T) {
 	st := newStore(t)
 	openWriter(t, config(st, time.Minute))
 	var b store.Batch
-	b.Put("promtsd", []byte("w12345678"), catalog.FamilyOwn, []byte("lease"), 1, []byte("{"))
-	b.Put("promtsd", []byte("w\x00\x00\x00\x00\x00\x00\x00\x00"), catalog.FamilyOwn, []byte("lease"), 1, []byte("{"))
+	b.Put("promtsd", []byte("w12345678"), catalog.FamilySystem, []byte("lease"), 1, []byte("{"))
+	b.Put("promtsd", []byte("w\x00\x00\x00\x00\x00\x00\x00\x00"), catalog.FamilySystem, []byte("lease"), 1, []byte("{"))
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func TestLeases_OneThatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
-func TestAdopt_ReplaysEntriesOfManyPiecesAndDeletesThem(t *testing.T) {
+func TestTakeOver_ReplaysEntriesOfManyPiecesAndDeletesThem(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
 	bodies := []string{"a", strings.Repeat(large, 9), "b", strings.Repeat(large, 4)}
 	st := newStore(t)
@@ -403,8 +403,8 @@ func TestAdopt_ReplaysEntriesOfManyPiecesAndDeletesThem(t *testing.T) {
 		}
 	}
 	r := &recorder{}
-	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil || !slices.Equal(r.bodies, bodies) {
-		t.Fatalf("adopt: %v, %v, replayed %d bodies", ok, err, len(r.bodies))
+	if ok, err := takeOver(t, st, leases(t, st)[0], r); !ok || err != nil || !slices.Equal(r.bodies, bodies) {
+		t.Fatalf("take over: %v, %v, replayed %d bodies", ok, err, len(r.bodies))
 	}
 	if n := entries(t, st); n != 0 {
 		t.Errorf("%d entries are left, with some of their pieces", n)
@@ -421,7 +421,7 @@ func TestAdopt_ReplaysEntriesOfManyPiecesAndDeletesThem(t *testing.T) {
 }
 
 // Of an entry in pieces any but the first that is not there is damage; without the first it was never acknowledged.
-func TestAdopt_TellsAMissingPieceFromAnEntryThatWasNotFinished(t *testing.T) {
+func TestTakeOver_TellsAMissingPieceFromAnEntryThatWasNotFinished(t *testing.T) {
 	for missing, quarantined := range []int{0, 1, 1} {
 		st := newStore(t)
 		w := openWriter(t, config(st, time.Minute))
@@ -431,12 +431,12 @@ func TestAdopt_TellsAMissingPieceFromAnEntryThatWasNotFinished(t *testing.T) {
 		if missing > 0 {
 			qualifier = []byte{0, byte(missing)}
 		}
-		b.Delete(journalTable, append(idBytes(w.ID()), 0, 0, 0, 0, 0, 0, 0, 1), catalog.FamilyOwn, qualifier, 1<<60)
+		b.Delete(journalTable, append(idBytes(w.ID()), 0, 0, 0, 0, 0, 0, 0, 1), catalog.FamilySystem, qualifier, 1<<60)
 		if err := st.Apply(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
 		r := &recorder{}
-		if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil || !slices.Equal(r.bodies, []string{"b"}) {
+		if ok, err := takeOver(t, st, leases(t, st)[0], r); !ok || err != nil || !slices.Equal(r.bodies, []string{"b"}) {
 			t.Fatalf("without piece %d: %v, %v, replayed %d bodies, want b", missing, ok, err, len(r.bodies))
 		}
 		found, err := journal.InQuarantine(t.Context(), st, catalog.DefaultTables())
@@ -448,7 +448,7 @@ func TestAdopt_TellsAMissingPieceFromAnEntryThatWasNotFinished(t *testing.T) {
 }
 
 // Entries are stamped by the clock of the promtsd that wrote them, and deleted by that of another.
-func TestAdopt_DeletesEntriesThatAreAheadOfItsClock(t *testing.T) {
+func TestTakeOver_DeletesEntriesThatAreAheadOfItsClock(t *testing.T) {
 	st := newStore(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()
 	dead, closed := openWriter(t, config(st, time.Minute)), openWriter(t, config(st, time.Minute))
@@ -460,8 +460,8 @@ func TestAdopt_DeletesEntriesThatAreAheadOfItsClock(t *testing.T) {
 	if err := closed.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := adopt(t, st, leases(t, st)[0], &recorder{}); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, leases(t, st)[0], &recorder{}); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	if n := entries(t, st); n != 0 {
 		t.Errorf("%d entries are left", n)
@@ -469,18 +469,18 @@ func TestAdopt_DeletesEntriesThatAreAheadOfItsClock(t *testing.T) {
 }
 
 // A promtsd that ends between the two steps of a move leaves the entry in both places, and the next replay tidies up.
-func TestAdopt_MovesIntoQuarantineInStepsThatCanBeRepeated(t *testing.T) {
+func TestTakeOver_MovesIntoQuarantineInStepsThatCanBeRepeated(t *testing.T) {
 	for call := 1; ; call++ {
 		mem := newStore(t)
 		write(t, openWriter(t, config(mem, time.Minute)), "a", "b")
 		bad := &journal.EntryError{Class: journal.Damaged, Err: errors.New("no")}
 		faulty := storetest.Faulty(mem, storetest.Fault{Verb: storetest.Apply, Call: call, When: storetest.After})
-		_, _, err := journal.Adopt(t.Context(), config(faulty, time.Minute), leases(t, mem)[0], 7, &recorder{err: bad},
-			func(journal.Adopted) {})
+		_, _, err := journal.TakeOver(t.Context(), config(faulty, time.Minute), leases(t, mem)[0], 7, &recorder{err: bad},
+			func(journal.Replayed) {})
 		failed := err != nil
 		for _, l := range leases(t, mem) {
-			if ok, err := adopt(t, mem, l, &recorder{err: bad}); !ok || err != nil {
-				t.Fatalf("call %d: the next adopts: %v, %v", call, ok, err)
+			if ok, err := takeOver(t, mem, l, &recorder{err: bad}); !ok || err != nil {
+				t.Fatalf("call %d: the next takes over: %v, %v", call, ok, err)
 			}
 		}
 		found, err := journal.InQuarantine(t.Context(), mem, catalog.DefaultTables())
@@ -504,8 +504,8 @@ func TestMissing_SaysSoOfRangesThatBeginBeforeTheLatestSampleThereCanBe(t *testi
 		}
 	}
 	r := &recorder{err: &journal.EntryError{Class: journal.BadUID, Err: errors.New("no")}}
-	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, leases(t, st)[0], r); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	registry := prometheus.NewRegistry()
 	q := journal.NewQuarantine(st, catalog.DefaultTables(), registry, c.Logger)

@@ -26,14 +26,14 @@ var ErrLost = fmt.Errorf("%w: the lease of this writer is lost", store.ErrUnavai
 // Whether it was right to take a journal over is no question of safety: the writer that lives on learns of it before it
 // acknowledges anything more, see Writer.Confirm.
 type Lease struct {
-	Writer   ID     `json:"-"`
-	Address  string `json:"address,omitempty"` // where the writer answers other promtsd
-	Holder   ID     `json:"holder"`            // the writer itself, or the one who took its journal over
-	Frontier uint64 `json:"frontier"`          // the samples of all entries below are in the data table
-	Swept    uint64 `json:"swept,omitempty"`   // entries below are deleted
-	Beat     uint64 `json:"beat"`              // counts the changes
-	TTL      int64  `json:"ttl_ms,omitempty"`  // for how long it is good without a change; 0: an older promtsd did not say
-	// its writer has ended, and left samples in the journal: it can be taken over at once
+	Writer     ID     `json:"-"`
+	Address    string `json:"address,omitempty"` // where the writer answers other promtsd
+	Holder     ID     `json:"holder"`            // the writer itself, or the one who took its journal over
+	Checkpoint uint64 `json:"frontier"`          // the samples of all entries below are in the data table
+	Truncated  uint64 `json:"swept,omitempty"`   // entries below are deleted
+	Revision   uint64 `json:"beat"`              // counts the changes
+	TTL        int64  `json:"ttl_ms,omitempty"`  // for how long it is good without a change; 0: an older promtsd did not say
+	// Ended says that its writer has stopped, and left samples in the journal: it can be taken over at once.
 	Ended bool `json:"ended,omitempty"`
 
 	raw []byte
@@ -58,7 +58,7 @@ func leaseRow(id ID) []byte { return binary.BigEndian.AppendUint64([]byte{leaseP
 func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease, error) {
 	var out []Lease
 	var unreadable error
-	scan := store.Scan{Table: tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix},
+	scan := store.Scan{Table: tables.System, Ranges: []store.Range{{Start: []byte{leasePrefix},
 		Stop: []byte{leasePrefix + 1}}}}
 	for row, err := range st.Scan(ctx, scan) {
 		if err != nil {
@@ -77,7 +77,7 @@ func Leases(ctx context.Context, st store.Store, tables catalog.Tables) ([]Lease
 // of their writers then have no lease, and are replayed as such (see ReplayOrphans); a writer that lives begins a new
 // journal.
 func RemoveUnreadableLeases(ctx context.Context, c Config) error {
-	scan := store.Scan{Table: c.Tables.Own, Ranges: []store.Range{{Start: []byte{leasePrefix},
+	scan := store.Scan{Table: c.Tables.System, Ranges: []store.Range{{Start: []byte{leasePrefix},
 		Stop: []byte{leasePrefix + 1}}}}
 	for row, err := range c.Store.Scan(ctx, scan) {
 		if err != nil {
@@ -117,12 +117,13 @@ func parseLease(row store.Row) (Lease, error) {
 // same holder made of it; ok says so.
 func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables, next Lease) (now Lease, ok bool,
 	err error) {
-	next.Beat, next.Frontier, next.Swept = l.Beat+1, max(next.Frontier, l.Frontier), max(next.Swept, l.Swept)
+	next.Revision = l.Revision + 1
+	next.Checkpoint, next.Truncated = max(next.Checkpoint, l.Checkpoint), max(next.Truncated, l.Truncated)
 	if next.raw, err = json.Marshal(next); err != nil {
 		return l, false, err
 	}
 	check := store.Check{
-		Coord: store.Coord{Table: tables.Own, Row: leaseRow(next.Writer), Family: catalog.FamilyOwn,
+		Coord: store.Coord{Table: tables.System, Row: leaseRow(next.Writer), Family: catalog.FamilySystem,
 			Qualifier: leaseQualifier},
 		Expect: l.raw, Value: next.raw,
 	}
@@ -147,7 +148,7 @@ func (l Lease) change(ctx context.Context, st store.Store, tables catalog.Tables
 
 // read reads the lease as it is now; it is nil if there is none.
 func (l Lease) read(ctx context.Context, st store.Store, tables catalog.Tables) (now *Lease, err error) {
-	for row, err := range st.Get(ctx, store.Get{Table: tables.Own, Rows: [][]byte{leaseRow(l.Writer)}}) {
+	for row, err := range st.Get(ctx, store.Get{Table: tables.System, Rows: [][]byte{leaseRow(l.Writer)}}) {
 		if err != nil {
 			return nil, fmt.Errorf("read lease of writer %s: %w", l.Writer, err)
 		}
@@ -165,17 +166,20 @@ func (l Lease) drop(ctx context.Context, st store.Store, tables catalog.Tables) 
 
 // coord is where the lease stands.
 func (l Lease) coord(tables catalog.Tables) store.Coord {
-	return store.Coord{Table: tables.Own, Row: leaseRow(l.Writer), Family: catalog.FamilyOwn, Qualifier: leaseQualifier}
+	return store.Coord{
+		Table: tables.System, Row: leaseRow(l.Writer), Family: catalog.FamilySystem, Qualifier: leaseQualifier,
+	}
 }
 
-// Watch tells which leases have run out. It must be asked again and again, by one goroutine. The zero value is ready.
+// Watch tells which leases have expired. Its caller reads the leases again and again, from one goroutine. The zero
+// value is ready.
 type Watch struct {
 	seen map[ID]sighting
 }
 
 type sighting struct {
-	beat  uint64
-	since time.Time
+	revision uint64
+	since    time.Time
 }
 
 // Expired returns those of the leases that have not changed for longer than they say, or than otherwise, where they do
@@ -185,8 +189,8 @@ func (w *Watch) Expired(leases []Lease, now time.Time, otherwise time.Duration) 
 	var out []Lease
 	for _, l := range leases {
 		s, ok := w.seen[l.Writer]
-		if !ok || s.beat != l.Beat {
-			s = sighting{l.Beat, now}
+		if !ok || s.revision != l.Revision {
+			s = sighting{l.Revision, now}
 		}
 		next[l.Writer] = s
 		// The holder counts from before its change reached the store, we from after: a fifth more is for clocks that run

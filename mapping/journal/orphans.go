@@ -15,7 +15,7 @@ import (
 // after the journal was taken over, or is left of a lease that somebody removed. Of such a journal others may be
 // missing, so each entry is stored by itself, by a Replayer of its own, which must give cells the time at which it
 // came: then it replaces nothing that came later. Several processes may do so at once.
-func ReplayOrphans(ctx context.Context, c Config, single func() Replayer) (done Adopted, err error) {
+func ReplayOrphans(ctx context.Context, c Config, single func() Replayer) (done Replayed, err error) {
 	writers, err := orphans(ctx, c.Store, c.Tables)
 	if err != nil {
 		return done, fmt.Errorf("look for entries without a lease: %w", err)

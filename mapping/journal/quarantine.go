@@ -91,8 +91,8 @@ func quarantine(ctx context.Context, c Config, row store.Row, e *Entry, why *Ent
 	var put, remove store.Batch
 	for _, cell := range row.Cells {
 		q.Bytes += len(cell.Value)
-		put.Put(c.Tables.Own, key, catalog.FamilyOwn, cell.Qualifier, cell.Timestamp, cell.Value)
-		remove.Delete(c.Tables.Journal(), row.Key, catalog.FamilyOwn, cell.Qualifier, cell.Timestamp)
+		put.Put(c.Tables.System, key, catalog.FamilySystem, cell.Qualifier, cell.Timestamp, cell.Value)
+		remove.Delete(c.Tables.Journal(), row.Key, catalog.FamilySystem, cell.Qualifier, cell.Timestamp)
 	}
 	if err := q.put(&put, c.Tables, q.Since); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (q *Quarantined) put(b *store.Batch, tables catalog.Tables, timestamp int64
 	if err != nil {
 		return err
 	}
-	b.Put(tables.Own, quarantineRow(q.Writer, q.Number), catalog.FamilyOwn, aboutQualifier, timestamp, about)
+	b.Put(tables.System, quarantineRow(q.Writer, q.Number), catalog.FamilySystem, aboutQualifier, timestamp, about)
 	return nil
 }
 
@@ -123,8 +123,8 @@ func (q *Quarantined) put(b *store.Batch, tables catalog.Tables, timestamp int64
 func InQuarantine(ctx context.Context, st store.Store, tables catalog.Tables) ([]Quarantined, error) {
 	var out []Quarantined
 	scan := store.Scan{
-		Table: tables.Own, Ranges: []store.Range{{Start: []byte{quarantinePrefix}, Stop: []byte{quarantinePrefix + 1}}},
-		Columns: []store.Column{{Family: catalog.FamilyOwn, Qualifier: aboutQualifier}},
+		Table: tables.System, Ranges: []store.Range{{Start: []byte{quarantinePrefix}, Stop: []byte{quarantinePrefix + 1}}},
+		Columns: []store.Column{{Family: catalog.FamilySystem, Qualifier: aboutQualifier}},
 	}
 	for row, err := range st.Scan(ctx, scan) {
 		if err != nil {
@@ -150,7 +150,7 @@ func quarantinedRow(
 	ctx context.Context, st store.Store, tables catalog.Tables, writer ID, number uint64,
 	f func(q Quarantined, cells []store.Cell, about store.Cell) error,
 ) (ok bool, err error) {
-	for row, err := range st.Get(ctx, store.Get{Table: tables.Own, Rows: [][]byte{quarantineRow(writer, number)}}) {
+	for row, err := range st.Get(ctx, store.Get{Table: tables.System, Rows: [][]byte{quarantineRow(writer, number)}}) {
 		if err != nil {
 			return false, fmt.Errorf("read what is in quarantine: %w", err)
 		}
@@ -217,7 +217,7 @@ func remove(ctx context.Context, st store.Store, tables catalog.Tables, q Quaran
 	var b store.Batch
 	for _, cell := range cells {
 		if cell.Family != "" {
-			b.Delete(tables.Own, quarantineRow(q.Writer, q.Number), cell.Family, cell.Qualifier, cell.Timestamp)
+			b.Delete(tables.System, quarantineRow(q.Writer, q.Number), cell.Family, cell.Qualifier, cell.Timestamp)
 		}
 	}
 	if err := st.Apply(ctx, &b); err != nil {

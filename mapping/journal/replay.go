@@ -58,11 +58,11 @@ func (t *Turn) Pass() {
 type rowReplay struct {
 	*Config
 	mu   sync.Mutex
-	done Adopted // guarded by mu
+	done Replayed // guarded by mu
 }
 
 // sum says what was replayed so far.
-func (r *rowReplay) sum() Adopted {
+func (r *rowReplay) sum() Replayed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.done

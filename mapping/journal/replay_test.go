@@ -54,7 +54,7 @@ func (c *crowd) most() int {
 	return c.mostEntries
 }
 
-func TestAdopt_ReplaysSeveralAtATimeInTheirOrder(t *testing.T) {
+func TestTakeOver_ReplaysSeveralAtATimeInTheirOrder(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
 	var bodies []string
@@ -79,8 +79,8 @@ func TestAdopt_ReplaysSeveralAtATimeInTheirOrder(t *testing.T) {
 		}
 		return nil
 	}
-	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, leases(t, st)[0], r); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	if want := slices.Delete(slices.Clone(bodies), 50, 51); !slices.Equal(r.bodies, want) {
 		t.Errorf("replayed %q, want %q", r.bodies, want)
@@ -90,7 +90,7 @@ func TestAdopt_ReplaysSeveralAtATimeInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestAdopt_BoundsWhatItReplaysAtATime(t *testing.T) {
+func TestTakeOver_BoundsWhatItReplaysAtATime(t *testing.T) {
 	const mib = 1 << 20
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
@@ -114,8 +114,8 @@ func TestAdopt_BoundsWhatItReplaysAtATime(t *testing.T) {
 		}
 		return nil
 	}
-	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, leases(t, st)[0], r); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	if !slices.Equal(r.bodies, bodies) {
 		t.Error("the entries are not those that were written, in their order")
@@ -127,7 +127,7 @@ func TestAdopt_BoundsWhatItReplaysAtATime(t *testing.T) {
 }
 
 // After an entry that could not be replayed none is placed: those after it may have replaced values of it.
-func TestAdopt_PlacesNothingAfterAFailure(t *testing.T) {
+func TestTakeOver_PlacesNothingAfterAFailure(t *testing.T) {
 	for round := range 20 {
 		st := newStore(t)
 		w := openWriter(t, config(st, time.Minute))
@@ -144,8 +144,8 @@ func TestAdopt_PlacesNothingAfterAFailure(t *testing.T) {
 			}
 			return nil
 		}
-		if ok, err := adopt(t, st, leases(t, st)[0], r); ok || !errors.Is(err, failed) {
-			t.Fatalf("adopt: %v, %v", ok, err)
+		if ok, err := takeOver(t, st, leases(t, st)[0], r); ok || !errors.Is(err, failed) {
+			t.Fatalf("take over: %v, %v", ok, err)
 		}
 		if len(r.bodies) > round || !slices.Equal(r.bodies, bodies[:len(r.bodies)]) || r.finished {
 			t.Errorf("entry %d failed, and %q were placed, stored: %v", round, r.bodies, r.finished)
@@ -154,8 +154,8 @@ func TestAdopt_PlacesNothingAfterAFailure(t *testing.T) {
 			t.Errorf("%d of %d entries are left", n, len(bodies))
 		}
 		next := &recorder{}
-		if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil || !slices.Equal(next.bodies, bodies) {
-			t.Errorf("the next adopter: %v, %v, replayed %q", ok, err, next.bodies)
+		if ok, err := takeOverAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil || !slices.Equal(next.bodies, bodies) {
+			t.Errorf("the next holder: %v, %v, replayed %q", ok, err, next.bodies)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (s torn) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.Row, er
 }
 
 // When a takeover has failed, nothing of it goes on: the store may be closed then.
-func TestAdopt_WaitsForAllWhenItFails(t *testing.T) {
+func TestTakeOver_WaitsForAllWhenItFails(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
 	for i := range 40 {
@@ -195,8 +195,8 @@ func TestAdopt_WaitsForAllWhenItFails(t *testing.T) {
 		late.CompareAndSwap(false, returned.Load())
 		return nil
 	}
-	if ok, err := adopt(t, torn{st, 35}, leases(t, st)[0], r); ok || !errors.Is(err, store.ErrUnavailable) {
-		t.Fatalf("adopt: %v, %v, want ErrUnavailable", ok, err)
+	if ok, err := takeOver(t, torn{st, 35}, leases(t, st)[0], r); ok || !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("take over: %v, %v, want ErrUnavailable", ok, err)
 	}
 	returned.Store(true)
 	time.Sleep(20 * time.Millisecond)

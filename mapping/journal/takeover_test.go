@@ -81,7 +81,7 @@ func putEntry(t testing.TB, st store.Store, writer journal.ID, number byte, body
 	t.Helper()
 	var b store.Batch
 	row := append(idBytes(writer), 0, 0, 0, 0, 0, 0, 0, number)
-	b.Put(journalTable, row, catalog.FamilyOwn, nil, at, journal.AppendEntry(nil, &journal.Entry{Body: []byte(body)}))
+	b.Put(journalTable, row, catalog.FamilySystem, nil, at, journal.AppendEntry(nil, &journal.Entry{Body: []byte(body)}))
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +124,9 @@ func TestConfirm_TellsOfATakeover(t *testing.T) {
 		}
 	}}
 	kept := make(chan error)
-	go func() { kept <- w.Keep(t.Context(), func() uint64 { return 1 }) }()
-	if ok, err := adopt(t, st, leases(t, st)[0], r); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	go func() { kept <- w.Run(t.Context(), func() uint64 { return 1 }) }()
+	if ok, err := takeOver(t, st, leases(t, st)[0], r); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	if err := <-kept; !errors.Is(err, journal.ErrLost) { // long before the next renewal
 		t.Errorf("keep: got %v, want ErrLost", err)
@@ -155,8 +155,8 @@ func TestConfirm_SharesLooksButNoneThatBeganBefore(t *testing.T) {
 	first := make(chan error)
 	go func() { first <- w.Confirm(t.Context()) }()
 	<-reached // it has read that all is well
-	if ok, err := adopt(t, st.Store, leases(t, st.Store)[0], &recorder{}); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st.Store, leases(t, st.Store)[0], &recorder{}); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -189,7 +189,7 @@ func TestConfirm_SharesLooksButNoneThatBeganBefore(t *testing.T) {
 func TestConfirm_AloneDoesNotAskTheStore(t *testing.T) {
 	st := &hooked{Store: newStore(t)}
 	c := config(st, time.Nanosecond)
-	c.Alone = true
+	c.SingleProcess = true
 	w := openWriter(t, c)
 	before := st.gets.Load()
 	if err := errors.Join(w.Check(), w.Confirm(t.Context())); err != nil || st.gets.Load() != before {
@@ -223,7 +223,7 @@ func TestRenew_GoesOnAfterRenewalsThatWereNotHeardOf(t *testing.T) {
 	}
 }
 
-func TestAdopt_DeletesExactlyWhatItHasStored(t *testing.T) {
+func TestTakeOver_DeletesExactlyWhatItHasStored(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
 	write(t, w, "a", "b") // 1 and 2
@@ -233,8 +233,8 @@ func TestAdopt_DeletesExactlyWhatItHasStored(t *testing.T) {
 		putEntry(t, st, w.ID(), 3, "c", 1)
 		putEntry(t, st, w.ID(), 9, "i", 1)
 	}}
-	if ok, err := adopt(t, st, l, r); !ok || err != nil {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, l, r); !ok || err != nil {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	if want := []string{"a", "b", "e"}; !slices.Equal(r.bodies, want) {
 		t.Errorf("replayed %q, want %q", r.bodies, want)
@@ -258,7 +258,7 @@ func TestEntries_AreDeletedWhateverTheClocks(t *testing.T) {
 	for name, remove := range map[string]func(w *journal.Writer) error{
 		"stop": func(w *journal.Writer) error { return w.Close(t.Context()) },
 		"takeover": func(*journal.Writer) error {
-			_, err := adopt(t, st, leases(t, st)[0], &recorder{})
+			_, err := takeOver(t, st, leases(t, st)[0], &recorder{})
 			return err
 		},
 		"drop": func(w *journal.Writer) error {
@@ -281,7 +281,7 @@ func TestEntries_AreDeletedWhateverTheClocks(t *testing.T) {
 
 // A takeover that was taken over itself has read a part of the entries, perhaps, and others were deleted meanwhile: it
 // stores and deletes nothing more.
-func TestAdopt_EndsWhenItIsTakenOver(t *testing.T) {
+func TestTakeOver_EndsWhenItIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		late     bool // it is taken over after it has begun to store
 		finished bool
@@ -292,8 +292,8 @@ func TestAdopt_EndsWhenItIsTakenOver(t *testing.T) {
 			write(t, w, "a", "b")
 			other := &recorder{}
 			steal := func() {
-				if ok, err := adoptAs(t, st, leases(t, st)[0], 8, other); !ok || err != nil {
-					t.Errorf("the second adopter: %v, %v", ok, err)
+				if ok, err := takeOverAs(t, st, leases(t, st)[0], 8, other); !ok || err != nil {
+					t.Errorf("the second holder: %v, %v", ok, err)
 				}
 			}
 			r := &scripted{}
@@ -306,8 +306,8 @@ func TestAdopt_EndsWhenItIsTakenOver(t *testing.T) {
 					}
 				}
 			}
-			if ok, err := adopt(t, st, leases(t, st)[0], r); ok || !errors.Is(err, journal.ErrLost) {
-				t.Errorf("adopt: %v, %v, want ErrLost", ok, err)
+			if ok, err := takeOver(t, st, leases(t, st)[0], r); ok || !errors.Is(err, journal.ErrLost) {
+				t.Errorf("take over: %v, %v, want ErrLost", ok, err)
 			}
 			if r.finished != c.finished || len(other.bodies) != 2 {
 				t.Errorf("the first stored: %v, want %v; the second got %q, want all", r.finished, c.finished, other.bodies)
@@ -318,7 +318,7 @@ func TestAdopt_EndsWhenItIsTakenOver(t *testing.T) {
 
 // What is stored of a journal is recorded and deleted while the rest is read: the next one who tries goes on from
 // there.
-func TestAdopt_GoesOnWhereAnotherEnded(t *testing.T) {
+func TestTakeOver_GoesOnWhereAnotherEnded(t *testing.T) {
 	st := newStore(t)
 	w := openWriter(t, config(st, time.Minute))
 	var all []string
@@ -333,29 +333,30 @@ func TestAdopt_GoesOnWhereAnotherEnded(t *testing.T) {
 			r.err = failed
 		}
 	}
-	if ok, err := adopt(t, st, leases(t, st)[0], r); ok || !errors.Is(err, failed) {
-		t.Fatalf("adopt: %v, %v", ok, err)
+	if ok, err := takeOver(t, st, leases(t, st)[0], r); ok || !errors.Is(err, failed) {
+		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	if n, l := entries(t, st), leases(t, st)[0]; r.stored < 2 || n != len(all)-r.stored ||
-		l.Frontier != uint64(r.stored+1) {
-		t.Errorf("%d entries are left of %d, and the frontier is %d, after %d were stored", n, len(all), l.Frontier, r.stored)
+		l.Checkpoint != uint64(r.stored+1) {
+		t.Errorf("%d entries are left of %d, and the checkpoint is %d, after %d were stored",
+			n, len(all), l.Checkpoint, r.stored)
 	}
 	next := &recorder{}
-	if ok, err := adoptAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil ||
+	if ok, err := takeOverAs(t, st, leases(t, st)[0], 8, next); !ok || err != nil ||
 		!slices.Equal(next.bodies, all[r.stored:]) {
-		t.Errorf("the next adopter: %v, %v, replayed %q", ok, err, next.bodies)
+		t.Errorf("the next holder: %v, %v, replayed %q", ok, err, next.bodies)
 	}
 }
 
-// A writer that dies after it has recorded the frontier leaves entries whose samples are stored.
-func TestAdopt_DeletesWhatTheWriterDidNot(t *testing.T) {
+// A writer that dies after it has recorded the checkpoint leaves entries whose samples are stored.
+func TestTakeOver_DeletesWhatTheWriterDidNot(t *testing.T) {
 	inner := newStore(t)
 	st := storetest.Faulty(inner, storetest.Fault{Verb: storetest.Apply, Call: 4})
 	w := openWriter(t, config(st, 40*time.Millisecond))
 	write(t, w, "a", "b", "c")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := w.Keep(ctx, func() uint64 {
+	err := w.Run(ctx, func() uint64 {
 		if st.Calls(storetest.Apply) == 4 {
 			cancel() // the entries that were to be deleted are not; it dies after the next renewal
 		}
@@ -364,12 +365,12 @@ func TestAdopt_DeletesWhatTheWriterDidNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := leases(t, inner)[0]; l.Frontier != 3 || l.Swept > 1 {
-		t.Fatalf("the lease is %+v, want the frontier 3 and none deleted", l)
+	if l := leases(t, inner)[0]; l.Checkpoint != 3 || l.Truncated > 1 {
+		t.Fatalf("the lease is %+v, want the checkpoint 3 and none deleted", l)
 	}
 	r := &recorder{}
-	if ok, err := adopt(t, inner, leases(t, inner)[0], r); !ok || err != nil || !slices.Equal(r.bodies, []string{"c"}) {
-		t.Errorf("adopt: %v, %v, replayed %q, want c", ok, err, r.bodies)
+	if ok, err := takeOver(t, inner, leases(t, inner)[0], r); !ok || err != nil || !slices.Equal(r.bodies, []string{"c"}) {
+		t.Errorf("take over: %v, %v, replayed %q, want c", ok, err, r.bodies)
 	}
 	if n := entries(t, inner); n != 0 {
 		t.Errorf("%d entries are left", n)
@@ -378,7 +379,7 @@ func TestAdopt_DeletesWhatTheWriterDidNot(t *testing.T) {
 
 // Where no other process can have the store open, a lease that cannot be written for a while, on a disk that hangs, is
 // not lost.
-func TestAdopt_AloneWaitsForALeaseThatCannotBeWritten(t *testing.T) {
+func TestTakeOver_AloneWaitsForALeaseThatCannotBeWritten(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		inner := newStore(t)
 		w := openWriter(t, config(inner, time.Minute))
@@ -394,7 +395,7 @@ func TestAdopt_AloneWaitsForALeaseThatCannotBeWritten(t *testing.T) {
 			return fmt.Errorf("%w: it hangs", store.ErrUnavailable)
 		}}
 		c := config(st, 20*time.Millisecond)
-		c.Alone = alone
+		c.SingleProcess = alone
 		r := &scripted{at: func(string) {
 			ill.Store(true)
 			for begin := time.Now(); failures.Load() < 5 && time.Since(begin) < time.Minute; {
@@ -405,9 +406,9 @@ func TestAdopt_AloneWaitsForALeaseThatCannotBeWritten(t *testing.T) {
 			}
 			ill.Store(false)
 		}}
-		_, ok, err := journal.Adopt(t.Context(), c, l, 7, r, func(journal.Adopted) {})
+		_, ok, err := journal.TakeOver(t.Context(), c, l, 7, r, func(journal.Replayed) {})
 		if ok != alone || alone == errors.Is(err, journal.ErrLost) {
-			t.Errorf("alone %v: adopt: %v, %v", alone, ok, err)
+			t.Errorf("alone %v: take over: %v, %v", alone, ok, err)
 		}
 	}
 }
@@ -425,7 +426,7 @@ func TestReplayOrphans_LeavesEntriesWithALeaseAlone(t *testing.T) {
 			continue
 		}
 		var b store.Batch // somebody removes it
-		b.Delete("promtsd", fmt.Appendf(nil, "w%s", idBytes(w.ID())), catalog.FamilyOwn, []byte("lease"), math.MaxInt64-1)
+		b.Delete("promtsd", fmt.Appendf(nil, "w%s", idBytes(w.ID())), catalog.FamilySystem, []byte("lease"), math.MaxInt64-1)
 		if err := st.Apply(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
@@ -433,7 +434,7 @@ func TestReplayOrphans_LeavesEntriesWithALeaseAlone(t *testing.T) {
 	}
 	var others store.Batch // which are no entries
 	for _, key := range []string{"\x01", "\x7f\x01\x02\x03\x04\x05\x06\x07\x08", "\xff"} {
-		others.Put(journalTable, []byte(key), catalog.FamilyOwn, nil, 1, nil)
+		others.Put(journalTable, []byte(key), catalog.FamilySystem, nil, 1, nil)
 	}
 	if err := st.Apply(t.Context(), &others); err != nil {
 		t.Fatal(err)

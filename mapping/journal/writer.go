@@ -18,13 +18,13 @@ import (
 
 // Config is what a Writer needs.
 type Config struct {
-	Store   store.Store
-	Tables  catalog.Tables
-	Address string        // where this process answers other promtsd; empty: nowhere
-	Term    time.Duration // for how long a lease is good without a change
-	Alone   bool          // no other process can have the store open: leases cannot be lost
-	First   uint64        // the number of the first entry, 1 or more
-	Logger  *slog.Logger
+	Store         store.Store
+	Tables        catalog.Tables
+	Address       string        // where this process answers other promtsd; empty: nowhere
+	LeaseTTL      time.Duration // for how long a lease is good without a change
+	SingleProcess bool          // no other process can have the store open: leases cannot be lost
+	First         uint64        // the number of the first entry, 1 or more
+	Logger        *slog.Logger
 
 	// Future is how far ahead of its request's arrival a sample of an entry may be that does not say so itself because it
 	// cannot be read; 0: any time.
@@ -34,20 +34,20 @@ type Config struct {
 // Writer writes a journal. It is safe for concurrent use.
 type Writer struct {
 	Config
-	id     ID
-	memory sync.Pool // *memory
-	own    written   // entries that are not deleted yet
+	id      ID
+	buffers sync.Pool // *memory
+	cells   written   // entries that are not deleted yet
 
-	renewed atomic.Pointer[renewal] // the last one
-	lost    chan struct{}           // closed by lose
-	losing  sync.Once
-	looks   looks
+	renewed  atomic.Pointer[renewal] // the last one
+	lost     chan struct{}           // closed by lose
+	loseOnce sync.Once
+	reads    leaseReads
 
 	mu       sync.Mutex
 	next     uint64              // the number of the next entry
-	underway map[uint64]struct{} // entries whose samples have not found their place yet
+	inFlight map[uint64]struct{} // entries for which place has not returned yet
 
-	lease   Lease  // of Keep and Close, which are called one after the other
+	lease   Lease  // of Run and Close, which are called one after the other
 	deleted uint64 // entries below are gone
 }
 
@@ -57,22 +57,22 @@ type renewal struct {
 	since error     // why the next one failed
 }
 
-// memory is that of one Write, used again by the next.
-type memory struct {
+// writeBuffers is that of one Write, used again by the next.
+type writeBuffers struct {
 	batch store.Batch
 	value []byte
 }
 
 // Open begins a new journal, and makes the table for it where there is none.
 func Open(ctx context.Context, c Config) (*Writer, error) {
-	w := &Writer{Config: c, next: c.First, deleted: c.First, underway: make(map[uint64]struct{}),
+	w := &Writer{Config: c, next: c.First, deleted: c.First, inFlight: make(map[uint64]struct{}),
 		lost: make(chan struct{})}
 	looking, stop := context.WithCancel(context.Background())
-	w.looks.look, w.looks.stop = func() error { return w.look(looking) }, stop
+	w.reads.read, w.reads.stop = func() error { return w.readLease(looking) }, stop
 	for w.id == 0 {
 		w.id = ID(rand.Uint64())
 	}
-	w.memory.New = func() any { return new(memory) }
+	w.buffers.New = func() any { return new(writeBuffers) }
 	if err := c.Store.CreateTable(ctx, c.Tables.JournalTable()); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -86,10 +86,11 @@ func Open(ctx context.Context, c Config) (*Writer, error) {
 func (w *Writer) ID() ID { return w.id }
 
 // renew changes the lease.
-func (w *Writer) renew(ctx context.Context, frontier uint64) error {
+func (w *Writer) renew(ctx context.Context, checkpoint uint64) error {
 	begin := time.Now()
 	next, ok, err := w.lease.change(ctx, w.Store, w.Tables, Lease{
-		Writer: w.id, Address: w.Address, Holder: w.id, Frontier: frontier, Swept: w.deleted, TTL: w.Term.Milliseconds(),
+		Writer: w.id, Address: w.Address, Holder: w.id,
+		Checkpoint: checkpoint, Truncated: w.deleted, TTL: w.LeaseTTL.Milliseconds(),
 	})
 	switch {
 	case err != nil:
@@ -107,7 +108,7 @@ func (w *Writer) renew(ctx context.Context, frontier uint64) error {
 }
 
 // lose notes that the journal is not this writer's any more.
-func (w *Writer) lose() { w.losing.Do(func() { close(w.lost) }) }
+func (w *Writer) lose() { w.loseOnce.Do(func() { close(w.lost) }) }
 
 // Check says whether the lease seems to be good, by what is known here. It refuses early, and cheaply, what Confirm
 // would refuse.
@@ -117,7 +118,7 @@ func (w *Writer) Check() error {
 		return ErrLost
 	default:
 	}
-	if w.Alone {
+	if w.SingleProcess {
 		return nil
 	}
 	return w.Ready()
@@ -132,11 +133,11 @@ func (w *Writer) Ready() error {
 	}
 	last := w.renewed.Load()
 	age := time.Since(last.began)
-	if age < w.Term {
+	if age < w.LeaseTTL {
 		return nil
 	}
 	err := fmt.Errorf("%w: the lease of this writer was last renewed %v ago, and is good for %v",
-		ErrLost, age.Round(time.Millisecond), w.Term)
+		ErrLost, age.Round(time.Millisecond), w.LeaseTTL)
 	if last.since != nil {
 		err = fmt.Errorf("%w: %w", err, last.since)
 	}
@@ -150,8 +151,8 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 	if err := w.Check(); err != nil {
 		return err
 	}
-	m := w.memory.Get().(*memory)
-	defer w.keepMemory(m)
+	m := w.buffers.Get().(*writeBuffers)
+	defer w.putBuffers(m)
 	m.value = AppendEntry(m.value[:0], e)
 	if len(m.value) > maxBytes {
 		return fmt.Errorf("%w: the journal takes requests of up to %d bytes, this one has %d", store.ErrTooLarge, maxBytes,
@@ -161,15 +162,15 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 	w.mu.Lock()
 	number := w.next
 	w.next++
-	w.underway[number] = struct{}{}
+	w.inFlight[number] = struct{}{}
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
-		delete(w.underway, number)
+		delete(w.inFlight, number)
 		w.mu.Unlock()
 	}()
 
-	w.own.note(number, pieces(m.value))
+	w.cells.note(number, pieces(m.value))
 	m.batch.Reset()
 	putPieces(&m.batch, w.Tables.Journal(), entryRow(w.id, number), e.Arrived, m.value)
 	if err := w.Store.Apply(ctx, &m.batch); err != nil {
@@ -179,12 +180,12 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 	return nil
 }
 
-// maxKept is the size above which the memory of a Write is not kept.
-const maxKept = 2 << 20
+// maxPooledBytes is the size above which the memory of a Write is not kept.
+const maxPooledBytes = 2 << 20
 
-func (w *Writer) keepMemory(m *memory) {
-	if cap(m.value) <= maxKept {
-		w.memory.Put(m)
+func (w *Writer) putBuffers(m *writeBuffers) {
+	if cap(m.value) <= maxPooledBytes {
+		w.buffers.Put(m)
 	}
 }
 
@@ -195,22 +196,22 @@ func entryRow(id ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(row, uint64(id)), number)
 }
 
-// Oldest is the number of the oldest entry whose samples may not have found their place yet. Whoever computes the
-// frontier asks here first, and then where the samples are: what is under way now may be there a moment later.
-func (w *Writer) Oldest() uint64 {
+// OldestInFlight is the number of the oldest entry for which place has not returned. To compute the checkpoint, call it
+// before looking at the samples that wait for a flush: the reverse can miss an entry that is placed between the two.
+func (w *Writer) OldestInFlight() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	oldest := w.next
-	for number := range w.underway {
+	for number := range w.inFlight {
 		oldest = min(oldest, number)
 	}
 	return oldest
 }
 
-// Keep renews the lease, records the frontier in it, and deletes the entries below, until ctx ends or the lease is
-// lost; the latter is ErrLost. frontier is asked for the number below which all samples are in the data table.
-func (w *Writer) Keep(ctx context.Context, frontier func() uint64) error {
-	tick := time.NewTicker(w.Term / 4)
+// Run renews the lease, records the checkpoint in it, and deletes the entries below, until ctx ends or the lease is
+// lost; the latter is ErrLost. checkpoint returns the number below which all samples are in the data table.
+func (w *Writer) Run(ctx context.Context, checkpoint func() uint64) error {
+	tick := time.NewTicker(w.LeaseTTL / 4)
 	defer tick.Stop()
 	for {
 		select {
@@ -220,12 +221,12 @@ func (w *Writer) Keep(ctx context.Context, frontier func() uint64) error {
 			return ErrLost
 		case <-tick.C:
 		}
-		number := frontier()
+		number := checkpoint()
 		err := w.renew(ctx, number)
 		if err == nil {
 			// The next renewal must not wait for a part of the store that is slow.
-			sweeping, cancel := context.WithTimeout(ctx, w.Term/4)
-			err = w.sweep(sweeping, number)
+			sweeping, cancel := context.WithTimeout(ctx, w.LeaseTTL/4)
+			err = w.truncate(sweeping, number)
 			cancel()
 		}
 		if errors.Is(err, ErrLost) {
@@ -237,12 +238,12 @@ func (w *Writer) Keep(ctx context.Context, frontier func() uint64) error {
 	}
 }
 
-// sweep deletes the entries below the frontier, which must be recorded by then: a replay that met a part of the deleted
-// entries would bring back values that later ones replaced.
-func (w *Writer) sweep(ctx context.Context, frontier uint64) error {
-	for w.deleted < frontier {
-		next := min(w.deleted+deletedAtOnce, frontier)
-		if err := deleteEntries(ctx, w.Store, w.Tables, w.id, w.deleted, next, &w.own); err != nil {
+// truncate deletes the entries below the checkpoint, which must be recorded by then: a replay that met a part of the
+// deleted entries would bring back values that later ones replaced.
+func (w *Writer) truncate(ctx context.Context, checkpoint uint64) error {
+	for w.deleted < checkpoint {
+		next := min(w.deleted+deletedAtOnce, checkpoint)
+		if err := deleteEntries(ctx, w.Store, w.Tables, w.id, w.deleted, next, &w.cells); err != nil {
 			return err
 		}
 		w.deleted = next
@@ -257,10 +258,10 @@ func (w *Writer) Next() uint64 {
 	return w.next
 }
 
-// Close gives the lease up. All samples must be in the data table, and Keep must have returned.
+// Close gives the lease up. All samples must be in the data table, and Run must have returned.
 func (w *Writer) Close(ctx context.Context) error {
-	w.looks.stop()
-	w.looks.running.Wait()
+	w.reads.stop()
+	w.reads.running.Wait()
 	select {
 	case <-w.lost:
 		return nil
@@ -269,7 +270,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	if err := w.renew(ctx, w.Next()); err != nil {
 		return err
 	}
-	if err := w.sweep(ctx, w.Next()); err != nil {
+	if err := w.truncate(ctx, w.Next()); err != nil {
 		return err
 	}
 	if err := w.lease.drop(ctx, w.Store, w.Tables); err != nil {
@@ -279,10 +280,10 @@ func (w *Writer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Leave leaves the journal to whoever takes it over: samples of entries from the frontier on are not in the data table.
-// Keep must have returned, and nothing is acknowledged any more.
-func (w *Writer) Leave(ctx context.Context, frontier uint64) error {
-	w.looks.running.Wait()
+// HandOver leaves the journal to whoever takes it over: samples of entries from the checkpoint on are not in the data
+// table. Run must have returned, and nothing is acknowledged any more.
+func (w *Writer) HandOver(ctx context.Context, checkpoint uint64) error {
+	w.reads.running.Wait()
 	select {
 	case <-w.lost:
 		return nil
@@ -290,7 +291,7 @@ func (w *Writer) Leave(ctx context.Context, frontier uint64) error {
 	}
 	defer w.lose()
 	next := w.lease
-	next.Frontier, next.Swept, next.Ended = frontier, w.deleted, true
+	next.Checkpoint, next.Truncated, next.Ended = checkpoint, w.deleted, true
 	_, ok, err := w.lease.change(ctx, w.Store, w.Tables, next)
 	if err == nil && !ok {
 		err = ErrLost
@@ -318,7 +319,7 @@ func deleteEntries(ctx context.Context, st store.Store, tables catalog.Tables, i
 		begin := from
 		for ; from < to && b.Len() < deletedAtOnce; from++ {
 			for piece := range w.pieces(from) {
-				b.Delete(tables.Journal(), entryRow(id, from), catalog.FamilyOwn, pieceQualifier(piece), everAfter)
+				b.Delete(tables.Journal(), entryRow(id, from), catalog.FamilySystem, pieceQualifier(piece), everAfter)
 			}
 		}
 		if err := st.Apply(ctx, &b); err != nil {

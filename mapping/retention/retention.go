@@ -80,7 +80,7 @@ func DropDays(ctx context.Context, st store.Store, s catalog.Settings, before in
 	if before <= 0 {
 		return nil
 	}
-	return deleter.DeleteRange(ctx, s.Tables.Own, index.DaysBefore(mapping.DayOf(min(before, mapping.MaxTime))))
+	return deleter.DeleteRange(ctx, s.Tables.System, index.DaysBefore(mapping.DayOf(min(before, mapping.MaxTime))))
 }
 
 // firstRow returns the key of the first row of a range, nil if there is none.

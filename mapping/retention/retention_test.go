@@ -120,7 +120,7 @@ func TestDropDays_RemovesTheDaysBeforeFromTheIndex(t *testing.T) {
 	if err := retention.DropDays(t.Context(), st, s, 100*24*mapping.HourMs+7); err != nil {
 		t.Fatal(err)
 	}
-	if got := rows(t, st, s.Tables.Own); len(got) != 3 { // the settings, and two days
+	if got := rows(t, st, s.Tables.System); len(got) != 3 { // the settings, and two days
 		t.Errorf("left are %q, want the settings and two days", got)
 	}
 }

@@ -23,16 +23,16 @@ type Replayer interface {
 	Finish(ctx context.Context) error
 }
 
-// Adopted says what was taken over.
-type Adopted struct {
+// Replayed says what was taken over.
+type Replayed struct {
 	Entries int
 	Bytes   int // of their bodies
-	Of      int // entries that the journal seems to have
+	Total   int // entries that the journal seems to have
 
 	Quarantined int // entries that could not be replayed
 }
 
-// Adopt takes the journal of another writer over: its entries go to r, and when their samples are in the data table,
+// TakeOver takes the journal of another writer over: its entries go to r, and when their samples are in the data table,
 // they and the lease are removed. ok is false if the lease has changed: its holder is alive, or someone else took it
 // over; those who may try at the same time must be different holders. An error leaves the journal for the next who
 // tries; replaying entries twice changes nothing. The caller thinks that the lease has run out, or that its holder is
@@ -41,22 +41,22 @@ type Adopted struct {
 //
 // What comes into the journal late, by a put that was long on its way, is not touched: it is an orphan when the lease
 // is gone, see ReplayOrphans.
-func Adopt(
-	ctx context.Context, c Config, l Lease, holder ID, r Replayer, progress func(Adopted),
-) (done Adopted, ok bool, err error) {
+func TakeOver(
+	ctx context.Context, c Config, l Lease, holder ID, r Replayer, progress func(Replayed),
+) (done Replayed, ok bool, err error) {
 	next := l
-	next.Holder, next.Address, next.TTL, next.Ended = holder, "", c.Term.Milliseconds(), false
+	next.Holder, next.Address, next.TTL, next.Ended = holder, "", c.LeaseTTL.Milliseconds(), false
 	l, ok, err = l.change(ctx, c.Store, c.Tables, next)
 	if err != nil || !ok {
 		return done, false, err
 	}
-	a := &adoption{Config: c, replayer: r, writer: l.Writer, holder: holder, stored: l.Frontier, lease: l}
+	a := &takeover{Config: c, replayer: r, writer: l.Writer, holder: holder, replayed: l.Checkpoint, lease: l}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var keeping sync.WaitGroup
 	stop := make(chan struct{})
-	keeping.Go(func() { a.hold(stop, cancel) })
-	done, err = a.replay(ctx, l.Swept, progress)
+	keeping.Go(func() { a.keepLease(stop, cancel) })
+	done, err = a.replay(ctx, l.Truncated, progress)
 	if err == nil {
 		err = a.checkpoint(ctx)
 	}
@@ -74,24 +74,24 @@ func Adopt(
 	return done, true, nil
 }
 
-// adoption is a journal that is being taken over.
-type adoption struct {
+// takeover is a journal that is being taken over.
+type takeover struct {
 	Config
 	replayer       Replayer
 	writer, holder ID
-	read           []*store.Batch // deletes what has been read since the last checkpoint
-	stored         uint64         // the frontier at the next checkpoint
+	deletes        []*store.Batch // deletes what has been read since the last checkpoint
+	replayed       uint64         // entries below are replayed; the next checkpoint
 
 	mu    sync.Mutex
 	lease Lease // guarded by mu
 }
 
-// renew keeps the lease, and records a frontier in it.
-func (a *adoption) renew(ctx context.Context, frontier uint64) error {
+// renew keeps the lease, and records a checkpoint in it.
+func (a *takeover) renew(ctx context.Context, checkpoint uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := a.lease
-	next.Frontier = frontier
+	next.Checkpoint = checkpoint
 	next, ok, err := a.lease.change(ctx, a.Store, a.Tables, next)
 	switch {
 	case err != nil:
@@ -103,10 +103,10 @@ func (a *adoption) renew(ctx context.Context, frontier uint64) error {
 	return nil
 }
 
-// hold renews the lease until stop is closed. If it is lost, lost is called. Without a renewal for a term it may be
-// lost, unless no other process can have the store open: then the replay ends, as it would be made twice.
-func (a *adoption) hold(stop chan struct{}, lost context.CancelCauseFunc) {
-	tick := time.NewTicker(max(a.Term/4, time.Millisecond))
+// keepLease renews the lease until stop is closed. If it is lost, lost is called. After a lease TTL without a renewal it
+// may be lost, unless no other process can have the store open: then the replay ends, as it would be made twice.
+func (a *takeover) keepLease(stop chan struct{}, lost context.CancelCauseFunc) {
+	tick := time.NewTicker(max(a.LeaseTTL/4, time.Millisecond))
 	defer tick.Stop()
 	last := time.Now()
 	for {
@@ -116,7 +116,7 @@ func (a *adoption) hold(stop chan struct{}, lost context.CancelCauseFunc) {
 		case <-tick.C:
 		}
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), a.Term)
+		ctx, cancel := context.WithTimeout(context.Background(), a.LeaseTTL)
 		err := a.renew(ctx, 0)
 		cancel()
 		switch {
@@ -125,7 +125,7 @@ func (a *adoption) hold(stop chan struct{}, lost context.CancelCauseFunc) {
 		case errors.Is(err, ErrLost):
 			lost(err)
 			return
-		case !a.Alone && time.Since(last) >= a.Term:
+		case !a.SingleProcess && time.Since(last) >= a.LeaseTTL:
 			lost(fmt.Errorf("%w: it could not be renewed: %w", ErrLost, err))
 			return
 		}
@@ -134,9 +134,9 @@ func (a *adoption) hold(stop chan struct{}, lost context.CancelCauseFunc) {
 
 // checkpoint makes what has been read durable in the data table, records that in the lease, and deletes it. Nothing is
 // stored that was read after somebody else may have begun to delete: without a part of the entries, the rest would
-// bring back values that the part replaced. For the same reason the frontier is recorded before entries are deleted.
-func (a *adoption) checkpoint(ctx context.Context) error {
-	if !a.Alone {
+// bring back values that the part replaced. For the same reason the checkpoint is recorded before entries are deleted.
+func (a *takeover) checkpoint(ctx context.Context) error {
+	if !a.SingleProcess {
 		now, err := Lease{Writer: a.writer}.read(ctx, a.Store, a.Tables)
 		if err != nil {
 			return err
@@ -148,24 +148,24 @@ func (a *adoption) checkpoint(ctx context.Context) error {
 	if err := a.replayer.Finish(ctx); err != nil {
 		return err
 	}
-	if err := a.renew(ctx, a.stored); err != nil {
+	if err := a.renew(ctx, a.replayed); err != nil {
 		return err
 	}
-	for _, b := range a.read {
+	for _, b := range a.deletes {
 		if err := a.Store.Apply(ctx, b); err != nil {
 			return fmt.Errorf("delete journal entries: %w", err)
 		}
 	}
-	a.read = nil
+	a.deletes = nil
 	return nil
 }
 
 // forget notes that an entry is deleted at the next checkpoint.
-func (a *adoption) forget(row store.Row) {
-	if len(a.read) == 0 || a.read[len(a.read)-1].Len() >= deletedAtOnce {
-		a.read = append(a.read, new(store.Batch))
+func (a *takeover) forget(row store.Row) {
+	if len(a.deletes) == 0 || a.deletes[len(a.deletes)-1].Len() >= deletedAtOnce {
+		a.deletes = append(a.deletes, new(store.Batch))
 	}
-	deleteRow(a.read[len(a.read)-1], a.Tables.Journal(), row)
+	deleteRow(a.deletes[len(a.deletes)-1], a.Tables.Journal(), row)
 }
 
 func deleteRow(b *store.Batch, table string, row store.Row) {
@@ -174,15 +174,15 @@ func deleteRow(b *store.Batch, table string, row store.Row) {
 	}
 }
 
-// replay hands the entries from a number on to the replayer. Those below the frontier are in the data table already:
+// replay hands the entries from a number on to the replayer. Those below the checkpoint are in the data table already:
 // the writer died before it had deleted them.
-func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopted)) (done Adopted, err error) {
+func (a *takeover) replay(ctx context.Context, from uint64, progress func(Replayed)) (done Replayed, err error) {
 	rows := rowReplay{Config: &a.Config}
 	last, err := rows.last(ctx, a.writer, from)
 	if err != nil {
 		return done, err
 	}
-	rows.done.Of = int(last + 1 - min(max(from, a.stored), last+1))
+	rows.done.Total = int(last + 1 - min(max(from, a.replayed), last+1))
 	progress(rows.sum())
 	report := time.Now()
 	running := rows.concurrent(ctx, a.replayer)
@@ -192,11 +192,11 @@ func (a *adoption) replay(ctx context.Context, from uint64, progress func(Adopte
 			return rows.sum(), err
 		}
 		number := binary.BigEndian.Uint64(row.Key[8:])
-		if number >= a.stored {
+		if number >= a.replayed {
 			if err := running.begin(row); err != nil {
 				return rows.sum(), err
 			}
-			a.stored = number + 1
+			a.replayed = number + 1
 		}
 		a.forget(row)
 		if time.Since(report) > 2*time.Second {
