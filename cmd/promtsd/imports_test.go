@@ -67,9 +67,10 @@ var mayImport = map[string][]string{
 	"mapping/families":  {"mapping", "mapping/request", "mapping/catalog", "store"},
 	"mapping/catalog":   {"mapping", "store"},
 	"mapping/index":     {"mapping", "mapping/catalog", "mapping/uid", "store"},
-	"mapping/uid":       {"mapping", "store"},
+	"mapping/uid":       {"mapping", "clockcache", "store"},
 	"mapping/request":   {"mapping"},
 	"mapping":           {},
+	"clockcache":        {},
 
 	"store/pebble":          {"store"},
 	"store/storetest":       {"store"},

@@ -15,7 +15,7 @@ import (
 // CachedUID is the UID of a name if the cache has it. It does no I/O and does not allocate. The UID is the one that
 // Assign gives; an older spelling of the name may have another (see Lookup).
 func (r *Registry) CachedUID(kind mapping.Kind, text string) (mapping.UID, bool) {
-	uid, ok := r.uids.get(nameKey{text, kind})
+	uid, ok := r.uids.Get(nameKey{text, kind})
 	if ok {
 		r.metrics.hits[kind].Inc()
 	}
@@ -24,7 +24,7 @@ func (r *Registry) CachedUID(kind mapping.Kind, text string) (mapping.UID, bool)
 
 // CachedText is the name of a UID if the cache has it. It does no I/O and does not allocate.
 func (r *Registry) CachedText(kind mapping.Kind, uid mapping.UID) (string, bool) {
-	text, ok := r.texts.get(ID{kind, uid})
+	text, ok := r.texts.Get(ID{kind, uid})
 	if ok {
 		r.metrics.hits[kind].Inc()
 	}
@@ -75,7 +75,7 @@ func (r *Registry) Lookup(ctx context.Context, names []Name) ([][]mapping.UID, e
 				found[i] = append(found[i], uid)
 			}
 			if c.row == r.names.Encode(n.Text) {
-				r.uids.put(nameKey{strings.Clone(n.Text), n.Kind}, uid)
+				r.uids.Add(nameKey{strings.Clone(n.Text), n.Kind}, uid)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func (r *Registry) Texts(ctx context.Context, ids []ID) ([]Text, error) {
 			hits[id.Kind]++
 			continue
 		}
-		if text, ok := r.texts.get(id); ok {
+		if text, ok := r.texts.Get(id); ok {
 			texts[i] = Text{text, true}
 			*near = i + 1
 			hits[id.Kind]++
@@ -140,7 +140,7 @@ func (r *Registry) Texts(ctx context.Context, ids []ID) ([]Text, error) {
 		}
 		// This is not put into the other cache: of a lost id there is a name, but the name is not of it.
 		texts[i] = Text{r.names.Decode(c.value), true}
-		r.texts.put(ids[i], texts[i].Text)
+		r.texts.Add(ids[i], texts[i].Text)
 	}
 	return texts, nil
 }

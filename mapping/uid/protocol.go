@@ -82,7 +82,7 @@ func (r *Registry) adopt(ctx context.Context, claims []*claim, counters bool) er
 			continue
 		}
 		c.result.UID = uid
-		r.uids.put(c.key, uid)
+		r.uids.Add(c.key, uid)
 		r.kept.settled(c.key)
 	}
 	for k, c := range counter {
@@ -138,8 +138,8 @@ func (r *Registry) attempt(ctx context.Context, claims []*claim) error {
 		}
 		c.result.UID = c.id
 		r.metrics.assigned[c.key.kind].Inc()
-		r.uids.put(c.key, c.id)
-		r.texts.put(ID{c.key.kind, c.id}, c.key.text)
+		r.uids.Add(c.key, c.id)
+		r.texts.Add(ID{c.key.kind, c.id}, c.key.text)
 	}
 	if len(lost) == 0 {
 		return nil

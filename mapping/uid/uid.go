@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/promtsd/promtsd/clockcache"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/store"
 )
@@ -94,8 +95,8 @@ type Registry struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	uids  *cache[nameKey, mapping.UID] // of stored names, by text
-	texts *cache[ID, string]
+	uids  *clockcache.Cache[nameKey, mapping.UID] // of stored names, by text
+	texts *clockcache.Cache[ID, string]
 
 	exhausted [kinds]atomic.Bool  // the counter has reached the largest UID
 	fill      [kinds]atomic.Int32 // percent of the UIDs that are given away, as far as it was told
