@@ -154,7 +154,7 @@ func (s *selection) presentDays(ctx context.Context) (present []mapping.Day, err
 	present = []mapping.Day{}
 	for next := int(s.first); next <= int(s.last); {
 		jump := store.Scan{Table: s.r.Settings.Tables.System, Limit: 1, Ranges: []store.Range{{
-			Start: appendDay(nil, mapping.Day(next)), Stop: Successor(appendDay(nil, s.last)),
+			Start: appendDay(nil, mapping.Day(next)), Stop: store.PrefixEnd(appendDay(nil, s.last)),
 		}}}
 		next = int(s.last) + 1
 		for row, err := range s.r.Store.Scan(ctx, jump) {

@@ -18,7 +18,7 @@ func DaysBefore(day mapping.Day) store.Range {
 func ListDays(ctx context.Context, st store.Store, tables catalog.Tables, last mapping.Day) (
 	days []mapping.Day, err error,
 ) {
-	stop := Successor(appendDay(nil, last))
+	stop := store.PrefixEnd(appendDay(nil, last))
 	for next := appendDay(nil, 0); next != nil; {
 		scan := store.Scan{Table: tables.System, Limit: 1, Ranges: []store.Range{{Start: next, Stop: stop}}}
 		next = nil
@@ -28,7 +28,7 @@ func ListDays(ctx context.Context, st store.Store, tables catalog.Tables, last m
 			}
 			days = append(days, parseDay(row.Key))
 			if prefix := appendDay(nil, days[len(days)-1]); days[len(days)-1] < last {
-				next = Successor(prefix)
+				next = store.PrefixEnd(prefix)
 			}
 		}
 	}

@@ -7,14 +7,11 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// ReadNews reads what other processes have added.
-func (m *Memory) ReadNews(ctx context.Context) error { return m.news.read(ctx) }
+// ReadFeed reads what other processes have added.
+func (m *Memory) ReadFeed(ctx context.Context) error { return m.feed.Read(ctx) }
 
-// SweepNews marks news, and removes those marked two hours before.
-func (m *Memory) SweepNews(ctx context.Context, now time.Time) error { return m.news.sweep(ctx, now) }
-
-// LearnNews adds what the value of a row of news says.
-func (m *Memory) LearnNews(value []byte) { m.learnNews(value) }
+// SweepFeed marks rows of the feed, and removes those marked two hours before.
+func (m *Memory) SweepFeed(ctx context.Context, now time.Time) error { return m.feed.Sweep(ctx, now) }
 
 // Intersect is intersect.
 func Intersect(short, long []uint32) []uint32 { return intersect(short, long) }

@@ -1,11 +1,11 @@
 package index
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index/feed"
 )
 
 // FormatKey writes the key of an index row of promtsd's own table for people; ok is false for any other row. series
@@ -18,9 +18,7 @@ func FormatKey(row []byte, series func(tsuid []byte) string) (text string, ok bo
 	case len(row) > dayRowPrefix && row[0] == dayPrefix:
 		day := time.UnixMilli(int64(parseDay(row)) * mapping.DayMs).UTC().Format(time.DateOnly)
 		return fmt.Sprintf("active on %s: %s", day, series(row[dayRowPrefix:])), true
-	case len(row) == newsRow && row[0] == newsPrefix:
-		return fmt.Sprintf("change %d of the index, by %x", binary.BigEndian.Uint64(row[9:]), row[1:9]), true
 	default:
-		return "", false
+		return feed.FormatKey(row)
 	}
 }

@@ -61,15 +61,3 @@ func appendDay(dst []byte, day mapping.Day) []byte {
 
 // parseDay reads the day of a row that begins with appendDay's bytes.
 func parseDay(row []byte) mapping.Day { return mapping.Day(binary.BigEndian.Uint16(row[1:])) }
-
-// Successor is the first key after all that begin with prefix, nil for the table's end.
-func Successor(prefix []byte) []byte {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] != 0xff {
-			out := append([]byte(nil), prefix[:i+1]...)
-			out[i]++
-			return out
-		}
-	}
-	return nil
-}

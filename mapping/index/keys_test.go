@@ -1,11 +1,8 @@
 package index
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
@@ -48,23 +45,4 @@ func TestDayOf_DaysBeginAtMidnightUTC(t *testing.T) {
 			t.Errorf("mapping.DayOf(%d) = %d, want %d", c.ms, got, c.want)
 		}
 	}
-}
-
-func TestSuccessor(t *testing.T) {
-	for _, c := range []struct{ prefix, want string }{
-		{"\x00", "\x01"}, {"a\xff", "b"}, {"a\xfe\xff\xff", "a\xff"}, {"\xff\xff", ""}, {"", ""}, {"a\x00", "a\x01"},
-	} {
-		if got := Successor([]byte(c.prefix)); string(got) != c.want {
-			t.Errorf("Successor(%x) = %x, want %x", c.prefix, got, c.want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		b := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0xfe, 0xff}), 0, 5)
-		prefix, key := b.Draw(t, "prefix"), b.Draw(t, "key")
-		stop := Successor(prefix)
-		in := bytes.Compare(prefix, key) <= 0 && (stop == nil || bytes.Compare(key, stop) < 0)
-		if want := bytes.HasPrefix(key, prefix); in != want {
-			t.Fatalf("key %x between %x and %x: %v, want %v", key, prefix, stop, in, want)
-		}
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index/feed"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -43,7 +45,7 @@ type MemoryConfig struct {
 // asks the store. It is safe for concurrent use.
 type Memory struct {
 	MemoryConfig
-	news news
+	feed *feed.Feed // nil: no other process writes to the store
 
 	mu       sync.RWMutex // guards what follows, and the shelves
 	serving  *shelf       // answers; may be nil
@@ -51,6 +53,7 @@ type Memory struct {
 	kept     int          // the day before which nothing is of interest
 
 	overfull chan struct{} // has an entry when there was no room for a series
+	lost     chan struct{} // has an entry when changes of other processes may have been missed
 }
 
 // NewMemory returns a Memory, which holds nothing before Run.
@@ -58,8 +61,14 @@ func NewMemory(c MemoryConfig) *Memory {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Memory{MemoryConfig: c, overfull: make(chan struct{}, 1)}
-	m.news.init(m)
+	m := &Memory{MemoryConfig: c, overfull: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+	if c.Refresh > 0 {
+		f := feed.Config{Store: c.Store, Table: c.Settings.Tables.System, Interval: c.Refresh, Logger: c.Logger, Lose: m.lose}
+		if c.MaxSeries > 0 {
+			f.Apply = m.addChanges
+		}
+		m.feed = feed.New(f)
+	}
 	m.registerMetrics(c.Registerer)
 	return m
 }
@@ -77,8 +86,8 @@ const (
 // Run fills the memory, and keeps it in step with what others write, until ctx ends.
 func (m *Memory) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	if m.Refresh > 0 {
-		wg.Go(func() { m.news.keep(ctx) })
+	if m.feed != nil {
+		wg.Go(func() { m.feed.Run(ctx) })
 	}
 	defer wg.Wait()
 	for m.MaxSeries > 0 && ctx.Err() == nil {
@@ -95,7 +104,7 @@ func (m *Memory) Run(ctx context.Context) {
 				m.Logger.Warn(
 					"the series index has become larger than --index.max-series: of metrics with new series it is read from the "+
 						"store until the series of the latest days are read into memory again", "max", m.MaxSeries, "in", wait)
-			case <-m.news.lost:
+			case <-m.lost:
 				wait = 0
 			}
 		}
@@ -176,7 +185,7 @@ func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
 	}
 	series, all := make(map[mapping.UID]int), 0
 	prefix := appendDay(nil, mapping.Day(day))
-	scan := store.Scan{Table: m.Settings.Tables.System, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
+	scan := store.Scan{Table: m.Settings.Tables.System, Ranges: []store.Range{store.PrefixRange(prefix)}}
 	for row, err := range m.Store.Scan(ctx, scan) {
 		if err != nil {
 			return nil, fmt.Errorf("read series index: %w", err)
@@ -207,9 +216,9 @@ func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
 
 // fill reads day after day, from the latest back, until all is read or enough.
 func (m *Memory) fill(ctx context.Context, s *shelf) error {
-	if m.Refresh > 0 {
+	if m.feed != nil && m.MaxSeries > 0 {
 		// What others have added since the store was last looked at comes before the days are read.
-		if err := m.news.read(ctx); err != nil {
+		if err := m.feed.Read(ctx); err != nil {
 			return err
 		}
 	}
@@ -280,7 +289,7 @@ func (m *Memory) lastDay(ctx context.Context, upTo int) (day int, err error) {
 func (m *Memory) firstDay(ctx context.Context, first, last int) (day int, err error) {
 	day = -1
 	scan := store.Scan{Table: m.Settings.Tables.System, Limit: 1, Ranges: []store.Range{{
-		Start: appendDay(nil, mapping.Day(first)), Stop: Successor(appendDay(nil, mapping.Day(last))),
+		Start: appendDay(nil, mapping.Day(first)), Stop: store.PrefixEnd(appendDay(nil, mapping.Day(last))),
 	}}}
 	for row, err := range m.Store.Scan(ctx, scan) {
 		if err != nil {
@@ -310,7 +319,7 @@ func (m *Memory) fillDay(ctx context.Context, s *shelf, day mapping.Day, max int
 		return true
 	}
 	prefix := appendDay(nil, day)
-	scan := store.Scan{Table: m.Settings.Tables.System, Ranges: []store.Range{{Start: prefix, Stop: Successor(prefix)}}}
+	scan := store.Scan{Table: m.Settings.Tables.System, Ranges: []store.Range{store.PrefixRange(prefix)}}
 	for row, err := range m.Store.Scan(ctx, scan) {
 		if err != nil {
 			return rows, err
@@ -331,8 +340,8 @@ func (m *Memory) fillDay(ctx context.Context, s *shelf, day mapping.Day, max int
 // series of these are found by every Select that begins afterwards. The batch may come back with a row more.
 func (m *Memory) Apply(ctx context.Context, b *store.Batch) error {
 	rows := indexRows(b, m.Settings.Tables)
-	if m.Refresh > 0 && len(rows) > 0 {
-		m.news.put(b, rows)
+	if m.feed != nil && len(rows) > 0 {
+		m.feed.Put(b, rows)
 	}
 	if err := m.Store.Apply(ctx, b); err != nil {
 		return err
@@ -341,7 +350,8 @@ func (m *Memory) Apply(ctx context.Context, b *store.Batch) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for _, i := range rows {
-			m.learn(b.At(i).Row)
+			row := b.At(i).Row
+			m.add(parseDay(row), row[dayRowPrefix:])
 		}
 	}
 	return nil
@@ -358,9 +368,31 @@ func indexRows(b *store.Batch, tables catalog.Tables) (at []int) {
 	return at
 }
 
-// learn adds what a day's row says. mu must be held.
-func (m *Memory) learn(row []byte) {
-	day, tsuid := parseDay(row), row[dayRowPrefix:]
+// addChanges takes in what another process has added.
+func (m *Memory) addChanges(changes iter.Seq2[mapping.Day, []byte]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for day, tsuid := range changes {
+		m.add(day, tsuid)
+	}
+}
+
+// lose says that what is in memory may lack something.
+func (m *Memory) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.serving = nil
+	if m.building != nil {
+		m.building.spoilt = true
+	}
+	select {
+	case m.lost <- struct{}{}:
+	default:
+	}
+}
+
+// add takes in that a series was active on a day. mu must be held.
+func (m *Memory) add(day mapping.Day, tsuid []byte) {
 	for i, s := range []*shelf{m.serving, m.building} {
 		if s == nil || s.spoilt || i > 0 && s == m.serving || s.add(tsuid, day, m.MaxSeries) {
 			continue
@@ -395,7 +427,7 @@ func (m *Memory) lacks(s *shelf, metrics []mapping.UID) bool {
 // covering returns the shelf that has all that there is to know of the days from one on, but of metrics that it lacks,
 // nil if there is none. Its methods need m.mu.
 func (m *Memory) covering(first mapping.Day) *shelf {
-	if m.Refresh > 0 && !m.news.fresh() {
+	if m.feed != nil && !m.feed.Fresh() {
 		return nil
 	}
 	m.mu.RLock()

@@ -155,11 +155,11 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 	}{"one": {ofOne, "1"}, "two": {ofTwo, "2"}} {
 		if got, path := db.selected(c.r, d, d, eq("__name__", "m")); len(got) != 1 || path != index.AccessMemory ||
 			!strings.Contains(got[0], c.first) {
-			t.Errorf("%s before it reads news: got %q by %s, want its own series", name, got, path)
+			t.Errorf("%s before it reads the feed: got %q by %s, want its own series", name, got, path)
 		}
 	}
 	for _, m := range []*index.Memory{one, two, one} {
-		if err := m.ReadNews(t.Context()); err != nil {
+		if err := m.ReadFeed(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 	held.hold = false
 	db.add(slow, db.tsuid("m", "k", "early"), d)
 	for _, m := range []*index.Memory{one, two} {
-		if err := m.ReadNews(t.Context()); err != nil {
+		if err := m.ReadFeed(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 		t.Errorf("got %q, want the series that was added in time", got)
 	}
 	db.apply(held.batch)
-	if err := two.ReadNews(t.Context()); err != nil {
+	if err := two.ReadFeed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, path := db.selected(ofTwo, d, d, eq("k", "late")); len(got) != 1 || path != index.AccessMemory {
@@ -218,9 +218,9 @@ func (h *holding) Apply(ctx context.Context, b *store.Batch) error {
 	return nil
 }
 
-// News of dead writers are removed also by a process that reads none, and none before it has seen them for two hours,
-// whatever the clock of their writer says.
-func TestMemory_RemovesOldNews(t *testing.T) {
+// Rows of writers that have ended are removed also by a process that reads none. None is removed before it was seen for
+// two hours, whatever the clock of its writer says.
+func TestMemory_RemovesOldRowsOfTheFeed(t *testing.T) {
 	for name, reads := range map[string]bool{"one that reads them": true, "one that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			db := newDatabase(t, nil)
@@ -230,8 +230,8 @@ func TestMemory_RemovesOldNews(t *testing.T) {
 				series = 0
 			}
 			two, ofTwo := db.member(series, time.Hour)
-			tell := func(news int, clock int64) {
-				for i := range news {
+			tell := func(rows int, clock int64) {
+				for i := range rows {
 					var b store.Batch
 					db.writer.PutDay(&b, db.tsuid("m", "k", fmt.Sprint(clock, i)), 20_000, clock, nil)
 					if err := one.Apply(t.Context(), &b); err != nil {
@@ -253,11 +253,11 @@ func TestMemory_RemovesOldNews(t *testing.T) {
 			} {
 				tell(c.tell, c.clock)
 				if reads {
-					if err := two.ReadNews(t.Context()); err != nil {
+					if err := two.ReadFeed(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if err := two.SweepNews(t.Context(), begin.Add(c.after)); err != nil {
+				if err := two.SweepFeed(t.Context(), begin.Add(c.after)); err != nil {
 					t.Fatal(err)
 				}
 				rows := 0
@@ -277,7 +277,7 @@ func TestMemory_RemovesOldNews(t *testing.T) {
 			}
 			// A writer that was silent for long is met again.
 			db.add(one, db.tsuid("m", "k", "new"), 20_000)
-			if err := two.ReadNews(t.Context()); err != nil {
+			if err := two.ReadFeed(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got, path := db.selected(ofTwo, 20_000, 20_000, eq("k", "new")); len(got) != 1 || path != index.AccessMemory {
@@ -496,20 +496,6 @@ func TestMemory_RunFollowsUntilItsContextEnds(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
-}
-
-func FuzzNews(f *testing.F) {
-	f.Add([]byte{})
-	f.Add([]byte{0, 11, 0x4e, 0x20, 0, 0, 1, 0, 0, 1, 0, 0, 1})
-	f.Add([]byte{0, 11, 0x4e, 0x20, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 1, 7, 0xff, 0xff, 1})
-	f.Fuzz(func(t *testing.T, value []byte) {
-		db := newDatabase(t, nil)
-		m, r := db.memory(100)
-		m.LearnNews(value)
-		if got, _ := db.selected(r, 0, 39, eq("__name__", "m")); got != nil {
-			t.Errorf("got %q, which have no names", got)
-		}
-	})
 }
 
 func TestIntersect_KeepsWhatIsInBoth(t *testing.T) {

@@ -213,12 +213,12 @@ func (p *predicate) metricRanges(prefix []byte) []store.Range {
 		if len(prefix) == 0 {
 			return nil
 		}
-		return []store.Range{{Start: prefix, Stop: Successor(prefix)}}
+		return []store.Range{store.PrefixRange(prefix)}
 	}
 	var out []store.Range
 	for _, m := range p.metrics {
 		start := p.schema.AppendUID(slices.Clone(prefix), mapping.Metric, m)
-		out = append(out, store.Range{Start: start, Stop: Successor(start)})
+		out = append(out, store.PrefixRange(start))
 	}
 	return out
 }

@@ -56,7 +56,7 @@ func rowRanges(s mapping.Schema, metrics []mapping.UID, first, last uint32) []st
 			prefix := s.AppendUID(s.AppendSalt(nil, bucket), mapping.Metric, m)
 			out = append(out, store.Range{
 				Start: appendBase(slices.Clone(prefix), first),
-				Stop:  Successor(appendBase(prefix, last)),
+				Stop:  store.PrefixEnd(appendBase(prefix, last)),
 			})
 		}
 	}

@@ -66,7 +66,7 @@ func (d *dropper) drop(ctx context.Context, table string, head int) error {
 			}
 			d.ranges++
 		}
-		start = index.Successor(metric)
+		start = store.PrefixEnd(metric)
 	}
 	return nil
 }
