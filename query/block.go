@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/promtsd/promtsd/mapping"
-	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 )
 
 // A query is read block by block: the rows of some neighbouring groups (in label order) over some hours, either many
@@ -74,7 +74,7 @@ type member struct {
 	tsuid []byte
 	row   []byte // row key, to be patched with base times
 	run   int    // which of the runs of members with one salt and metric it belongs to
-	days  index.Days
+	days  postings.Days
 }
 
 // plan lists the row keys of an extent, ascending.

@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 
 	"query": {
 		"query/budget", "mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/index",
-		"mapping/uid", "store",
+		"mapping/index/postings", "mapping/uid", "store",
 	},
 
 	"mapping/ingest": {
@@ -62,16 +62,19 @@ var mayImport = map[string][]string{
 		"mapping/journal",
 		"mapping/uid", "store",
 	},
-	"mapping/retention":  {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "store"},
-	"mapping/exemplars":  {"mapping", "mapping/request", "mapping/catalog", "store"},
-	"mapping/families":   {"mapping", "mapping/request", "mapping/catalog", "store"},
-	"mapping/catalog":    {"mapping", "store"},
-	"mapping/index":      {"mapping", "mapping/catalog", "mapping/index/feed", "mapping/uid", "store"},
-	"mapping/index/feed": {"mapping", "mapping/catalog", "store"},
-	"mapping/uid":        {"mapping", "clockcache", "store"},
-	"mapping/request":    {"mapping"},
-	"mapping":            {},
-	"clockcache":         {},
+	"mapping/retention": {"mapping", "mapping/catalog", "mapping/exemplars", "mapping/index", "store"},
+	"mapping/exemplars": {"mapping", "mapping/request", "mapping/catalog", "store"},
+	"mapping/families":  {"mapping", "mapping/request", "mapping/catalog", "store"},
+	"mapping/catalog":   {"mapping", "store"},
+	"mapping/index": {
+		"mapping", "mapping/catalog", "mapping/index/feed", "mapping/index/postings", "mapping/uid", "store",
+	},
+	"mapping/index/postings": {"mapping"},
+	"mapping/index/feed":     {"mapping", "mapping/catalog", "store"},
+	"mapping/uid":            {"mapping", "clockcache", "store"},
+	"mapping/request":        {"mapping"},
+	"mapping":                {},
+	"clockcache":             {},
 
 	"store/pebble":          {"store"},
 	"store/storetest":       {"store"},

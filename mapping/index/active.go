@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -49,12 +50,12 @@ func (s *selection) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	days := make([]Days, len(s.pending))
+	days := make([]postings.Days, len(s.pending))
 	ranges := s.pendingRanges()
 	scanned := 0 // rows, of the day before that was scanned
 	for _, day := range s.present {
 		active := func(i int) {
-			days[i] = withDay(days[i], day)
+			days[i] = days[i].With(day)
 			s.days[day] = struct{}{}
 		}
 		var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 	"github.com/promtsd/promtsd/mapping/uid"
 )
 
@@ -63,15 +64,8 @@ type tally struct {
 }
 
 func (t *tally) countPostings(ctx context.Context) error {
-	m, shelf := t.s.r.Memory, t.s.shelf
-	m.mu.RLock()
-	keys := []mapping.UID{0}
-	for key := range shelf.tags {
-		keys = append(keys, key)
-	}
-	m.mu.RUnlock()
-	for _, key := range keys {
-		t.countLists(key)
+	for _, key := range append(t.s.postings.Tagks(), 0) {
+		t.tags[key] = t.s.postings.CountByValue(key, t.s.dayRun())
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -82,33 +76,9 @@ func (t *tally) countPostings(ctx context.Context) error {
 	return nil
 }
 
-// countLists counts the series of one tagk, or of the metrics for 0.
-func (t *tally) countLists(key mapping.UID) {
-	m, shelf := t.s.r.Memory, t.s.shelf
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	lists := shelf.tags[key]
-	if key == 0 {
-		lists = shelf.metrics
-	}
-	values := make(map[mapping.UID]int, len(lists))
-	for value, list := range lists {
-		n := 0
-		for _, number := range list {
-			if shelf.active(number, t.s.first, t.s.last) {
-				n++
-			}
-		}
-		if n > 0 {
-			values[value] = n
-		}
-	}
-	t.tags[key] = values
-}
-
 func (t *tally) countSeries(ctx context.Context) error {
 	t.s.once = true
-	t.s.each = func(_ context.Context, matched [][]byte, _ []Days) error {
+	t.s.each = func(_ context.Context, matched [][]byte, _ []postings.Days) error {
 		taken := 0
 		count := func(key, value mapping.UID) {
 			if t.tags[key] == nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 	"github.com/promtsd/promtsd/mapping/uid"
 )
 
@@ -168,7 +170,7 @@ func (c *collector) result(ctx context.Context, err error) ([]string, error) {
 // one.
 func (c *collector) fromSeries(ctx context.Context, look func(tsuid []byte), wanted func(tsuid []byte) bool) error {
 	c.s.wanted = wanted
-	c.s.each = func(ctx context.Context, matched [][]byte, _ []Days) error {
+	c.s.each = func(ctx context.Context, matched [][]byte, _ []postings.Days) error {
 		for _, tsuid := range matched {
 			look(tsuid)
 		}
@@ -181,69 +183,60 @@ func (c *collector) fromSeries(ctx context.Context, look func(tsuid []byte), wan
 // namesFromPostings gathers the tagks of which the memory has active series, and says whether any has a metric with a
 // name.
 func (c *collector) namesFromPostings(noMetric []mapping.UID) (named bool) {
-	shelf, m := c.s.shelf, c.s.r.Memory
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	active := func(list []uint32) bool {
-		return slices.ContainsFunc(list, func(number uint32) bool { return shelf.active(number, c.s.first, c.s.last) })
+	for _, key := range c.s.postings.ActiveTagks(c.s.dayRun()) {
+		c.meet(key)
 	}
-	for key, values := range shelf.tags {
-		for _, list := range values {
-			if active(list) {
-				c.meet(key)
-				break
-			}
-		}
-	}
-	for metric, list := range shelf.metrics {
-		named = named || !slices.Contains(noMetric, metric) && active(list)
-	}
-	return named
+	return c.s.postings.HasOtherMetric(noMetric, c.s.dayRun())
 }
+
+const (
+	// worthListing: the values of a label are looked for by postings if they are so many times fewer than the candidates:
+	// series that have one are then found soon, or not at all.
+	worthListing = 64
+	// valuesPage is how many values are looked for at a time.
+	valuesPage = 1024
+)
 
 // valuesFromPostings gathers the values of which the memory has active series that pass; any do, if the matchers are on
 // the label alone. Where it is not worth it, it is not done.
 func (c *collector) valuesFromPostings(ctx context.Context, of valuesOf, alone bool) (done bool, err error) {
-	s, m := c.s, c.s.r.Memory
-	var within candidates
+	s := c.s
+	among, most := s.postings.All(), math.MaxInt
 	if !alone {
-		if within, err = s.narrow(ctx); err != nil {
+		if among, err = s.intersect(ctx); err != nil {
 			return false, err
 		}
+		most = among.Len() / worthListing
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	postings, n := s.shelf.postings(of.keys)
-	if alone {
-		within.first = s.shelf.len()
-	} else if !s.p.isJudged() || n > within.len()/worthMeeting {
+	values, few := s.postings.Values(of.keys, most)
+	if !few || !alone && !s.p.isComplete() {
 		return false, nil
 	}
-	double := s.shelf.double || len(of.keys) > 1 // a series may have several values
-	looked := 0
-	for _, lists := range postings {
-		for value, list := range lists {
-			if looked++; looked%1024 == 0 && ctx.Err() != nil {
-				return true, ctx.Err()
-			}
-			if !within.contain(list, func(number uint32) bool {
-				return s.shelf.active(number, s.first, s.last) && (alone || s.p.passes(s.shelf.tsuid(number))) &&
-					(!double || of.value(s.shelf.tsuid(number)) == value)
-			}) {
-				continue
-			}
-			if c.meet(value); len(c.fresh) < s.pageSize {
-				continue
-			}
-			// The texts may have to be read from the store. What is added meanwhile need not be met.
-			m.mu.RUnlock()
-			err := c.lookUp(ctx)
-			s.pageSize = min(pageSize, 2*s.pageSize)
-			m.mu.RLock()
-			if err != nil {
-				return true, err
-			}
+	several := len(of.keys) > 1 || s.postings.HasRepeats() // a series may have several values
+	passes := func(tsuid []byte, value mapping.UID) bool {
+		return (alone || s.p.passes(tsuid)) && (!several || of.value(tsuid) == value)
+	}
+	if alone && !several {
+		passes = nil
+	}
+	var found []mapping.UID
+	for len(values) > 0 {
+		if err := ctx.Err(); err != nil {
+			return true, err
 		}
+		n := min(len(values), valuesPage, s.pageSize)
+		found = s.postings.ActiveValues(found[:0], of.keys, values[:n], among, s.dayRun(), passes)
+		values = values[n:]
+		for _, value := range found {
+			c.meet(value)
+		}
+		if len(c.fresh) < s.pageSize {
+			continue
+		}
+		if err := c.lookUp(ctx); err != nil {
+			return true, err
+		}
+		s.pageSize = min(pageSize, 2*s.pageSize)
 	}
 	return true, nil
 }

@@ -1,6 +1,9 @@
 package index_test
 
 import (
+	"context"
+	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -138,5 +142,34 @@ func TestLabels_TakeNoMemoryForEachSeries(t *testing.T) {
 		if bytes > least[what]+each*(many-few) {
 			t.Errorf("%s: %d bytes of %d series and %d of %d", what, least[what], few, bytes, many)
 		}
+	}
+}
+
+// panicking is a store whose look-ups panic.
+type panicking struct{ store.Store }
+
+func (panicking) Get(context.Context, store.Get) iter.Seq2[store.Row, error] { panic("broken store") }
+
+// A handler recovers from a panic, and the process goes on: no lock may be left behind, nor given back twice.
+func TestLabelValues_APanicOfALookUpLeavesNoLock(t *testing.T) {
+	db := newDatabase(t, nil)
+	m, _ := db.memory(1000)
+	for i := range 20 {
+		db.add(m, db.tsuid(fmt.Sprint("m", i), "k", "v"), 20_000)
+	}
+	key := db.tsuid("m", "k", "new")
+	broken := uid.New(uid.Config{Store: panicking{db.store}, Table: db.settings.Tables.UID, Schema: db.settings.Schema})
+	r := index.NewReader(index.Config{Store: db.store, Settings: db.settings, UIDs: broken, Memory: m})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the store was not asked")
+			}
+		}()
+		_, _, _ = r.LabelValues(t.Context(), "__name__", noon, noon, index.Limits{Enough: 1})
+	}()
+	db.add(m, key, 20_000)
+	if got, path := db.selected(db.readerOn(m), 20_000, 20_000, eq("k", "new")); len(got) != 1 || path != index.AccessMemory {
+		t.Errorf("got %q by %s, want the series that was added after the panic", got, path)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index/feed"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 	"github.com/promtsd/promtsd/store"
 )
 
@@ -47,14 +48,24 @@ type Memory struct {
 	MemoryConfig
 	feed *feed.Feed // nil: no other process writes to the store
 
-	mu       sync.RWMutex // guards what follows, and the shelves
-	serving  *shelf       // answers; may be nil
-	building *shelf       // is being filled, and may be serving too; may be nil
+	mu       sync.RWMutex // guards what follows, and the fields of what it points to
+	serving  *loaded      // answers; may be nil
+	building *loaded      // is being filled, and may be serving too; may be nil
 	kept     int          // the day before which nothing is of interest
 
 	overfull chan struct{} // has an entry when there was no room for a series
 	lost     chan struct{} // has an entry when changes of other processes may have been missed
 }
+
+// loaded is the series that one Build has loaded, with those that came later.
+type loaded struct {
+	*postings.Set
+	from   int  // the first day from which on all series are here; never while there is none
+	spoilt bool // series are missing, and it is not known which
+}
+
+// never is after every Day.
+const never = 1 << 16
 
 // NewMemory returns a Memory, which holds nothing before Run.
 func NewMemory(c MemoryConfig) *Memory {
@@ -126,11 +137,11 @@ func (m *Memory) told(begin time.Time) bool {
 				"store", "max", m.MaxSeries)
 		return false
 	}
-	attrs := []any{"series", m.serving.len(), "took", time.Since(begin).Round(time.Millisecond)}
+	attrs := []any{"series", m.serving.Len(), "took", time.Since(begin).Round(time.Millisecond)}
 	if m.serving.from > 0 {
 		attrs = append(attrs, "from", time.UnixMilli(int64(m.serving.from)*mapping.DayMs).UTC().Format(time.DateOnly))
 	}
-	if n := len(m.serving.left); n > 0 {
+	if n := m.serving.LeftOut(); n > 0 {
 		m.Logger.Warn("series index is in memory without the metrics that have most series: the latest day has more than "+
 			"--index.max-series", append(attrs, "metrics_left_out", n, "max", m.MaxSeries)...)
 		return true
@@ -157,9 +168,9 @@ func (m *Memory) Build(ctx context.Context) error {
 
 // build is Build without some metrics; fits says whether there was room.
 func (m *Memory) build(ctx context.Context, without []mapping.UID) (fits bool, err error) {
-	s := newShelf(m.Settings.Schema)
+	s := &loaded{Set: postings.New(m.Settings.Schema), from: never}
 	for _, metric := range without {
-		s.leave(metric)
+		s.LeaveOut(metric)
 	}
 	m.mu.Lock()
 	m.building = s
@@ -172,7 +183,7 @@ func (m *Memory) build(ctx context.Context, without []mapping.UID) (fits bool, e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.building = nil
-	s.opened = s.from
+	s.IgnoreBefore(s.from)
 	return m.serving == s, err
 }
 
@@ -208,14 +219,14 @@ func (m *Memory) largest(ctx context.Context) ([]mapping.UID, error) {
 	for ; n < len(metrics) && all > m.MaxSeries/4*3; n++ {
 		all -= series[metrics[n]]
 	}
-	if n > maxLeft/2 {
+	if n > postings.MaxLeftOut/2 {
 		return nil, nil
 	}
 	return metrics[:n], nil
 }
 
 // fill reads day after day, from the latest back, until all is read or enough.
-func (m *Memory) fill(ctx context.Context, s *shelf) error {
+func (m *Memory) fill(ctx context.Context, s *loaded) error {
 	if m.feed != nil && m.MaxSeries > 0 {
 		// What others have added since the store was last looked at comes before the days are read.
 		if err := m.feed.Read(ctx); err != nil {
@@ -249,8 +260,8 @@ func (m *Memory) fill(ctx context.Context, s *shelf) error {
 
 var errFull = errors.New("more series than the memory may hold")
 
-// reached notes that a shelf has all from a day on, and serves with it. done says that it need not go on.
-func (m *Memory) reached(s *shelf, from int, all, serve bool) (done bool) {
+// reached notes that all is loaded from a day on, and serves with it. done says that it need not go on.
+func (m *Memory) reached(s *loaded, from int, all, serve bool) (done bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if all || from <= m.kept {
@@ -301,22 +312,14 @@ func (m *Memory) firstDay(ctx context.Context, first, last int) (day int, err er
 }
 
 // fillDay reads the rows of one day, as long as the series are no more than max.
-func (m *Memory) fillDay(ctx context.Context, s *shelf, day mapping.Day, max int) (rows int, err error) {
+func (m *Memory) fillDay(ctx context.Context, s *loaded, day mapping.Day, max int) (rows int, err error) {
 	const page = 512 // rows that are added under one lock
 	var slab []byte
 	var ends []int
-	flush := func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		start := 0
-		for _, end := range ends {
-			if !s.add(slab[start:end], day, max) {
-				return false
-			}
-			start = end
-		}
+	flush := func() (ok bool) {
+		ok = s.AddAll(slab, ends, day, max)
 		slab, ends = slab[:0], ends[:0]
-		return true
+		return ok
 	}
 	prefix := appendDay(nil, day)
 	scan := store.Scan{Table: m.Settings.Tables.System, Ranges: []store.Range{store.PrefixRange(prefix)}}
@@ -393,11 +396,11 @@ func (m *Memory) lose() {
 
 // add takes in that a series was active on a day. mu must be held.
 func (m *Memory) add(day mapping.Day, tsuid []byte) {
-	for i, s := range []*shelf{m.serving, m.building} {
-		if s == nil || s.spoilt || i > 0 && s == m.serving || s.add(tsuid, day, m.MaxSeries) {
+	for i, s := range []*loaded{m.serving, m.building} {
+		if s == nil || s.spoilt || i > 0 && s == m.serving || s.Add(tsuid, day, m.MaxSeries) {
 			continue
 		}
-		if metric, _, err := s.schema.ParseTSUID(tsuid, nil); err != nil || !s.leave(metric) {
+		if metric, _, err := m.Settings.Schema.ParseTSUID(tsuid, nil); err != nil || !s.LeaveOut(metric) {
 			s.spoilt = true
 			if s == m.serving {
 				m.serving = nil
@@ -417,23 +420,22 @@ func (m *Memory) Forget(before mapping.Day) {
 	m.kept = max(m.kept, int(before))
 }
 
-// lacks says whether a shelf may miss series of some metrics, nil: of all.
-func (m *Memory) lacks(s *shelf, metrics []mapping.UID) bool {
+// keptFrom is the first day, from one on, that is of interest.
+func (m *Memory) keptFrom(first mapping.Day) mapping.Day {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return s.lacks(metrics)
+	return max(first, mapping.Day(min(m.kept, never-1)))
 }
 
-// covering returns the shelf that has all that there is to know of the days from one on, but of metrics that it lacks,
-// nil if there is none. Its methods need m.mu.
-func (m *Memory) covering(first mapping.Day) *shelf {
+// covering returns a Set that has all series of the days from one on, but of metrics that it lacks, nil if there is none.
+func (m *Memory) covering(first mapping.Day) *postings.Set {
 	if m.feed != nil && !m.feed.Fresh() {
 		return nil
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if s := m.serving; s != nil && s.from <= int(first) {
-		return s
+		return s.Set
 	}
 	return nil
 }

@@ -497,17 +497,3 @@ func TestMemory_RunFollowsUntilItsContextEnds(t *testing.T) {
 	cancel()
 	running.Wait()
 }
-
-func TestIntersect_KeepsWhatIsInBoth(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		numbers := rapid.Map(rapid.SliceOf(rapid.Uint32Range(0, 50)), func(s []uint32) []uint32 {
-			slices.Sort(s)
-			return slices.Compact(s)
-		})
-		a, b := numbers.Draw(rt, "a"), numbers.Draw(rt, "b")
-		want := slices.DeleteFunc(slices.Clone(a), func(n uint32) bool { return !slices.Contains(b, n) })
-		if got := index.Intersect(a, b); !slices.Equal(got, want) {
-			rt.Fatalf("%v and %v: got %v, want %v", a, b, got, want)
-		}
-	})
-}

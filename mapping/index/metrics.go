@@ -22,7 +22,7 @@ func (m *Memory) registerMetrics(r prometheus.Registerer) {
 			if m.serving == nil {
 				return 0
 			}
-			return float64(m.serving.len())
+			return float64(m.serving.Len())
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "promtsd_index_memory_left_out_metrics", Help: "Metrics that the index in memory leaves out for want of room.",
@@ -32,7 +32,7 @@ func (m *Memory) registerMetrics(r prometheus.Registerer) {
 			if m.serving == nil {
 				return 0
 			}
-			return float64(len(m.serving.left))
+			return float64(m.serving.LeftOut())
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "promtsd_index_memory_start_time_seconds",

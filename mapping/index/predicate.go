@@ -13,7 +13,7 @@ import (
 )
 
 // predicate is a set of matchers in terms of UIDs: which metrics, and for each tagk that a matcher names which tagvs.
-// A tagv is judged once, by its text; where the matcher lists its values, not even that: their UIDs are looked up.
+// A tagv is tested once, by its text; where the matcher lists its values, not even that: their UIDs are looked up.
 // A predicate serves one Select.
 type predicate struct {
 	schema   mapping.Schema
@@ -30,7 +30,7 @@ type tagTest struct {
 	matchers []*labels.Matcher
 	absent   bool                 // what to say of a series without this tag
 	closed   bool                 // verdicts lists all tagvs that pass: any other fails
-	judged   bool                 // so does it for the series in memory: another one need not pass
+	complete bool                 // they do so for the series in memory: any other need not pass
 	verdicts map[mapping.UID]bool // by tagv
 }
 
@@ -223,15 +223,15 @@ func (p *predicate) metricRanges(prefix []byte) []store.Range {
 	return out
 }
 
-// isJudged says whether passes is right about series in memory as it is.
-func (p *predicate) isJudged() bool {
-	return !slices.ContainsFunc(p.tags, func(t *tagTest) bool { return !t.closed && !t.judged })
+// isComplete says whether passes is right about series in memory as it is.
+func (p *predicate) isComplete() bool {
+	return !slices.ContainsFunc(p.tags, func(t *tagTest) bool { return !t.closed && !t.complete })
 }
 
 // match returns those TSUIDs of a page (end to end, each up to its end) that pass, until its next call. It reads the
-// texts of tagvs that it has not judged yet, all at once.
+// texts of tagvs that it has not tested yet, all at once.
 func (p *predicate) match(ctx context.Context, page []byte, ends []int) ([][]byte, error) {
-	if err := p.judge(ctx, page, ends); err != nil {
+	if err := p.test(ctx, page, ends); err != nil {
 		return nil, err
 	}
 	p.matched = p.matched[:0]
@@ -246,8 +246,8 @@ func (p *predicate) match(ctx context.Context, page []byte, ends []int) ([][]byt
 	return p.matched, nil
 }
 
-// judge makes sure that every tagv of the page that a test has to know has a verdict.
-func (p *predicate) judge(ctx context.Context, page []byte, ends []int) error {
+// test makes sure that every tagv of the page that a test has to know has a verdict.
+func (p *predicate) test(ctx context.Context, page []byte, ends []int) error {
 	var values []mapping.UID
 	for _, t := range p.tags {
 		if t.closed {
@@ -258,20 +258,20 @@ func (p *predicate) judge(ctx context.Context, page []byte, ends []int) error {
 		for _, end := range ends {
 			value := t.value(p.schema, page[start:end])
 			start = end
-			if _, judged := t.verdicts[value]; !judged && value != 0 {
+			if _, tested := t.verdicts[value]; !tested && value != 0 {
 				t.verdicts[value] = false // and once is enough
 				values = append(values, value)
 			}
 		}
-		if err := t.judge(ctx, p.uids, values); err != nil {
+		if err := t.test(ctx, p.uids, values); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// judge gives verdicts on tagvs, by their texts.
-func (t *tagTest) judge(ctx context.Context, uids *uid.Registry, values []mapping.UID) error {
+// test gives verdicts on tagvs, by their texts.
+func (t *tagTest) test(ctx context.Context, uids *uid.Registry, values []mapping.UID) error {
 	ids := make([]uid.ID, len(values))
 	for i, v := range values {
 		ids[i] = uid.ID{Kind: mapping.Tagv, UID: v}

@@ -24,7 +24,7 @@ func (r *Reader) resolve(ctx context.Context, tsuids [][]byte) ([]Series, error)
 		slab = append(slab, tsuid...)
 		found[i].TSUID = slab[at:len(slab):len(slab)]
 	}
-	unknown := r.known.recall(found)
+	unknown := r.labels.fill(found)
 	if len(unknown) == 0 {
 		return found, nil
 	}
@@ -32,7 +32,7 @@ func (r *Reader) resolve(ctx context.Context, tsuids [][]byte) ([]Series, error)
 	if err != nil {
 		return nil, err
 	}
-	r.known.keep(found, named)
+	r.labels.add(found, named)
 	if len(named) < len(unknown) {
 		found = slices.DeleteFunc(found, func(s Series) bool { return s.TSUID == nil })
 	}

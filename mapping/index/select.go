@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 )
@@ -55,8 +57,8 @@ type Config struct {
 // Reader finds series. It is safe for concurrent use.
 type Reader struct {
 	Config
-	known known
-	wide  chan struct{} // has an entry for each selection that reads the store for very many metrics, as memory lacks some
+	labels labelCache
+	wide   chan struct{} // has an entry for each selection that reads the store for very many metrics, as memory lacks some
 }
 
 // NewReader returns a Reader.
@@ -76,7 +78,7 @@ const (
 type Series struct {
 	TSUID  []byte
 	Labels labels.Labels
-	Days   Days // of the range, on which it was active
+	Days   postings.Days // of the range, on which it was active
 }
 
 // AccessPath is where a Select has found its series.
@@ -161,26 +163,29 @@ func (r *Reader) newSelection(
 		return nil, nil
 	}
 	first := mapping.DayOf(mint)
-	shelf := r.shelfFor(first)
-	if shelf != nil {
+	set := r.inMemory(first)
+	if set != nil {
 		if first = r.Memory.keptFrom(first); first > mapping.DayOf(maxt) {
 			return nil, nil
 		}
 	}
 	var metrics func() []mapping.UID
-	if shelf != nil {
-		metrics = func() []mapping.UID { return r.Memory.metricsOf(shelf) }
+	if set != nil {
+		metrics = func() []mapping.UID {
+			all, _ := set.Values(nil, math.MaxInt)
+			return all
+		}
 	}
 	p, err := r.newPredicate(ctx, matchers, metrics)
 	if err != nil || p == nil {
 		return nil, err
 	}
-	if shelf != nil && r.Memory.lacks(shelf, p.metrics) {
-		shelf, first = nil, mapping.DayOf(mint)
+	if set != nil && set.Lacks(p.metrics) {
+		set, first = nil, mapping.DayOf(mint)
 	}
 	s := &selection{
-		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: first, last: mapping.DayOf(maxt), shelf: shelf,
-		access: r.accessPath(shelf, mint, maxt), pageSize: pageSize,
+		r: r, p: p, limits: limits, mint: mint, maxt: maxt, first: first, last: mapping.DayOf(maxt), postings: set,
+		access: r.accessPath(set, mint, maxt), pageSize: pageSize,
 		days: make(map[mapping.Day]struct{}), metrics: make(map[mapping.UID]int),
 	}
 	if limits.Enough > 0 {
@@ -190,17 +195,17 @@ func (r *Reader) newSelection(
 	return s, nil
 }
 
-// shelfFor returns what is in memory, if that is all that there is from a day on, or nil.
-func (r *Reader) shelfFor(first mapping.Day) *shelf {
+// inMemory returns the series in memory, if those are all that there are from a day on, or nil.
+func (r *Reader) inMemory(first mapping.Day) *postings.Set {
 	if r.Memory == nil || !r.Settings.IndexComplete {
 		return nil
 	}
 	return r.Memory.covering(first)
 }
 
-func (r *Reader) accessPath(shelf *shelf, mint, maxt int64) AccessPath {
+func (r *Reader) accessPath(set *postings.Set, mint, maxt int64) AccessPath {
 	switch {
-	case shelf != nil:
+	case set != nil:
 		return AccessMemory
 	case !r.Settings.IndexComplete:
 		return AccessRowKeys
@@ -271,20 +276,20 @@ func isLong(mint, maxt int64) bool {
 
 // selection gathers TSUIDs into pages and hands on those that match.
 type selection struct {
-	r          *Reader
-	p          *predicate
-	limits     Limits
-	bytes      int64
-	mint, maxt int64
-	first      mapping.Day // that of mint, or the first that is kept
-	last       mapping.Day // that of maxt
-	shelf      *shelf
-	narrowed   *candidates // among which are all, in memory; nil before it is known
-	access     AccessPath
+	r           *Reader
+	p           *predicate
+	limits      Limits
+	bytes       int64
+	mint, maxt  int64
+	first       mapping.Day          // that of mint, or the first that is kept
+	last        mapping.Day          // that of maxt
+	postings    *postings.Set        // nil: the series are not in memory
+	intersected *postings.Candidates // what intersect returns; nil before
+	access      AccessPath
 
 	// each takes series that match, valid until it returns, and the days of each, if they are known. It may return
 	// errEnough.
-	each func(ctx context.Context, matched [][]byte, days []Days) error
+	each func(ctx context.Context, matched [][]byte, days []postings.Days) error
 	// once says that each series is to be handed on once, whatever rows tell of it.
 	once bool
 	// wanted says whether to look for the days of one that matches; nil: of any.
@@ -349,10 +354,8 @@ func (s *selection) fromStore(ctx context.Context) error {
 func (s *selection) tellDays(ctx context.Context) error {
 	switch {
 	case s.access == AccessMemory:
-		s.r.Memory.mu.RLock()
-		defer s.r.Memory.mu.RUnlock()
-		s.recallDays(s.shelf, s.first, s.last)
-		s.recallMetrics(s.shelf, s.first, s.last)
+		s.setDays()
+		s.countMetrics()
 	case s.access == AccessList: // they are told
 	case !isLong(s.mint, s.maxt):
 		for i := range s.found {
@@ -369,13 +372,13 @@ func (s *selection) tellDays(ctx context.Context) error {
 }
 
 // daysOf are the days on which a series was met, in a range that is not long.
-func (s *selection) daysOf(tsuid []byte) (days Days) {
+func (s *selection) daysOf(tsuid []byte) (days postings.Days) {
 	if s.seen == nil {
-		return Days{{s.first, s.first}}
+		return postings.Days{{First: s.first, Last: s.first}}
 	}
 	for bits, i := s.active[s.seen[string(tsuid)]], 0; bits>>i != 0; i++ {
 		if bits>>i&1 != 0 {
-			days = withDay(days, s.first+mapping.Day(i))
+			days = days.With(s.first + mapping.Day(i))
 		}
 	}
 	return days
@@ -450,7 +453,7 @@ func (s *selection) flush(ctx context.Context) error {
 }
 
 // admit resolves series that match.
-func (s *selection) admit(ctx context.Context, matched [][]byte, days []Days) error {
+func (s *selection) admit(ctx context.Context, matched [][]byte, days []postings.Days) error {
 	most, enough := s.limits.Series, s.limits.Enough
 	if most > 0 && len(s.found)+len(matched) > most && (enough == 0 || enough > most) {
 		return ErrTooMany

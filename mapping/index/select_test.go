@@ -14,6 +14,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -348,7 +349,7 @@ func TestSelect_OfALongRangeDoesNotScanManySeriesForFew(t *testing.T) {
 		t.Fatal(err)
 	}
 	const first = noon / day
-	want := []index.Days{{{First: first, Last: first + days - 1}}, {{First: first + 1, Last: first + days - 1}}}
+	want := []postings.Days{{{First: first, Last: first + days - 1}}, {{First: first + 1, Last: first + days - 1}}}
 	if len(result.Series) != 2 || !slices.Equal(result.Series[0].Days, want[0]) ||
 		!slices.Equal(result.Series[1].Days, want[1]) {
 		t.Errorf("got %v, want two series of the days %v", result.Series, want)

@@ -1,4 +1,4 @@
-package index_test
+package postings_test
 
 import (
 	"runtime"
@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/promtsd/promtsd/mapping"
-	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 )
 
 // What a series takes of memory is what the README says and cmd/promtsd reckons with.
-func TestShelf_Memory(t *testing.T) {
+func TestSet_Memory(t *testing.T) {
 	const (
 		series = 200_000
 		most   = 200
@@ -31,7 +31,8 @@ func TestShelf_Memory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var buf []byte
 			before := heap()
-			shelf := index.FillShelf(schema, series, func(i int) []byte {
+			set := postings.New(schema)
+			for i := range series {
 				var tags []mapping.Tag
 				rest := i
 				for label, n := range slices.Backward(values) {
@@ -43,14 +44,16 @@ func TestShelf_Memory(t *testing.T) {
 				}
 				slices.Reverse(tags)
 				buf = schema.AppendTSUID(buf[:0], mapping.UID(i%500+1), tags)
-				return buf
-			})
+				if !set.Add(buf, 20_000, series) {
+					t.Fatal("there is no room")
+				}
+			}
 			each := (heap() - before) / series
 			t.Logf("%.0f bytes", each)
 			if each > most {
 				t.Errorf("a series takes %.0f bytes, want %d at most", each, most)
 			}
-			runtime.KeepAlive(shelf)
+			runtime.KeepAlive(set)
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// Lists of series that are made while matchers are narrowed count as memory, before they are made.
-func TestNarrow_TakesMemoryForTheListsThatItMakes(t *testing.T) {
+// Lists of series that are made while postings are intersected count as memory, before they are made.
+func TestSelect_CountsMemoryOfListsBeforeItMakesThem(t *testing.T) {
 	db := newDatabase(t, nil)
 	const series = 20_000
 	var b store.Batch
