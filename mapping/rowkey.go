@@ -2,11 +2,8 @@ package mapping
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 )
 
 // A TSUID names a series. Its tags are sorted by tagk UID, not by tag name:
@@ -68,15 +65,22 @@ func (s Schema) AppendTSUID(dst []byte, metric UID, sortedTags []Tag) []byte {
 // ParseTSUID takes a TSUID apart. The tags are appended in the order in which they stand there. The error wraps
 // ErrCorrupt; tags then come back as they were.
 func (s Schema) ParseTSUID(tsuid []byte, tags []Tag) (metric UID, appended []Tag, err error) {
-	if len(tsuid) < s.MetricWidth || (len(tsuid)-s.MetricWidth)%s.PairWidth() != 0 {
-		return 0, tags, fmt.Errorf("%w: TSUID %x has %d bytes, want %d and %d for each tag",
-			ErrCorrupt, clip(tsuid), len(tsuid), s.MetricWidth, s.PairWidth())
+	if err := s.checkTSUID(tsuid); err != nil {
+		return 0, tags, err
 	}
 	metric = readUID(tsuid[:s.MetricWidth])
 	for b := tsuid[s.MetricWidth:]; len(b) > 0; b = b[s.PairWidth():] {
 		tags = append(tags, Tag{Key: readUID(b[:s.TagkWidth]), Value: readUID(b[s.TagkWidth:s.PairWidth()])})
 	}
 	return metric, tags, nil
+}
+
+func (s Schema) checkTSUID(tsuid []byte) error {
+	if tags := len(tsuid) - s.MetricWidth; tags < 0 || tags%s.PairWidth() != 0 {
+		return fmt.Errorf("%w: TSUID %x has %d bytes, want %d and %d for each tag",
+			ErrCorrupt, clip(tsuid), len(tsuid), s.MetricWidth, s.PairWidth())
+	}
+	return nil
 }
 
 // AppendRowKey appends the key of the data row of a series for a base time, salt included. tsuid must have at least the
@@ -132,94 +136,3 @@ func (s Schema) checkRowKey(row []byte) error {
 
 // clip shortens bytes that go into an error.
 func clip(b []byte) []byte { return b[:min(len(b), 64)] }
-
-// FormatRowKey writes a data row key for people, and for ParseFormattedRowKey:
-//
-//	08 000001 2013-01-01T00:00:00Z 000001=000001 000002=00000d
-//
-// that is salt if there is one, metric UID, base time, tags. A key that ParseRowKey refuses is written as "bytes:" and
-// its bytes in hex.
-func (s Schema) FormatRowKey(row []byte) string {
-	key, err := s.ParseRowKey(row)
-	if err != nil {
-		return unparsedKey + hex.EncodeToString(row)
-	}
-	var b strings.Builder
-	if s.SaltWidth > 0 {
-		fmt.Fprintf(&b, "%x ", key.Salt)
-	}
-	fmt.Fprintf(&b, "%x %s", key.Metric, time.Unix(int64(key.Base), 0).UTC().Format(time.RFC3339))
-	for tags := key.Tags; len(tags) > 0; tags = tags[s.PairWidth():] {
-		fmt.Fprintf(&b, " %x=%x", tags[:s.TagkWidth], tags[s.TagkWidth:s.PairWidth()])
-	}
-	return b.String()
-}
-
-const unparsedKey = "bytes:"
-
-// ParseFormattedRowKey reads what FormatRowKey wrote. The error wraps ErrInvalid and names the part that is wrong.
-func (s Schema) ParseFormattedRowKey(text string) ([]byte, error) {
-	if rest, ok := strings.CutPrefix(text, unparsedKey); ok {
-		row, err := hex.DecodeString(rest)
-		if err != nil {
-			return nil, fmt.Errorf("%w: row key %q: %v", ErrInvalid, text, err)
-		}
-		return row, nil
-	}
-	p := keyTextParser{text: text, parts: strings.Split(text, " ")}
-	if s.SaltWidth > 0 {
-		p.hex("salt", p.next(), s.SaltWidth)
-	}
-	p.hex("metric UID", p.next(), s.MetricWidth)
-	p.time(p.next())
-	for len(p.parts) > 0 {
-		key, value, _ := strings.Cut(p.next(), "=")
-		p.hex("tagk UID", key, s.TagkWidth)
-		p.hex("tagv UID", value, s.TagvWidth)
-	}
-	if p.err != nil {
-		return nil, p.err
-	}
-	return p.row, nil
-}
-
-// keyTextParser reads a formatted row key part by part and keeps the first error.
-type keyTextParser struct {
-	text  string
-	parts []string
-	row   []byte
-	err   error
-}
-
-func (p *keyTextParser) next() string {
-	if len(p.parts) == 0 {
-		return ""
-	}
-	part := p.parts[0]
-	p.parts = p.parts[1:]
-	return part
-}
-
-func (p *keyTextParser) hex(what, part string, width int) {
-	b, err := hex.DecodeString(part)
-	if err != nil || len(b) != width {
-		p.fail("%s %q is not %d bytes in hex", what, part, width)
-		return
-	}
-	p.row = append(p.row, b...)
-}
-
-func (p *keyTextParser) time(part string) {
-	t, err := time.Parse(time.RFC3339, part)
-	if err != nil || t.Unix() < 0 || t.Unix() > 1<<32-1 {
-		p.fail("base time %q is not a time from 1970 to 2106 such as 2013-01-01T00:00:00Z", part)
-		return
-	}
-	p.row = binary.BigEndian.AppendUint32(p.row, uint32(t.Unix()))
-}
-
-func (p *keyTextParser) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = fmt.Errorf("%w: row key %q: %s", ErrInvalid, p.text, fmt.Sprintf(format, args...))
-	}
-}

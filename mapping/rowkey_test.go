@@ -26,23 +26,23 @@ func TestRowKey_HasTheBytesOfOpenTSDB(t *testing.T) {
 	}{
 		{
 			mapping.DefaultSchema(), "000001000001000001",
-			"000001" + "50e22700" + "000001000001", "000001 2013-01-01T00:00:00Z 000001=000001",
+			"000001" + "50e22700" + "000001000001", "metric 000001 tags 000001=000001 2013-01-01T00:00:00Z",
 		},
 		{
 			salted, "000001000001000001",
-			"08" + "000001" + "50e22700" + "000001000001", "08 000001 2013-01-01T00:00:00Z 000001=000001",
+			"08" + "000001" + "50e22700" + "000001000001", "metric 000001 tags 000001=000001 2013-01-01T00:00:00Z salt 08",
 		},
 		{
 			salted, "00000200000100000100000200000d",
 			"00" + "000002" + "50e22700" + "00000100000100000200000d",
-			"00 000002 2013-01-01T00:00:00Z 000001=000001 000002=00000d",
+			"metric 000002 tags 000001=000001 000002=00000d 2013-01-01T00:00:00Z salt 00",
 		},
 		{
 			wide, "00000200000100000100000200000d",
 			"0078" + "000002" + "50e22700" + "00000100000100000200000d",
-			"0078 000002 2013-01-01T00:00:00Z 000001=000001 000002=00000d",
+			"metric 000002 tags 000001=000001 000002=00000d 2013-01-01T00:00:00Z salt 0078",
 		},
-		{salted, "000000", "00" + "000000" + "50e22700", "00 000000 2013-01-01T00:00:00Z"}, // a global annotation
+		{salted, "000000", "00" + "000000" + "50e22700", "metric 000000 2013-01-01T00:00:00Z salt 00"}, // a global annotation
 	} {
 		tsuid, _ := hex.DecodeString(c.tsuid)
 		row := c.schema.AppendRowKey(nil, tsuid, 0x50e22700)
@@ -117,19 +117,62 @@ func TestRowKey_TextReadsBack(t *testing.T) {
 	})
 }
 
+func TestTSUID_TextReadsBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSchema(t)
+		tsuid := rapid.SliceOfN(rapid.Byte(), 0, 60).Draw(t, "tsuid")
+		text := s.FormatTSUID(tsuid)
+		got, err := s.ParseFormattedTSUID(text)
+		if err != nil || !bytes.Equal(got, tsuid) {
+			t.Fatalf("TSUID %x as %q: got %x, %v", tsuid, text, got, err)
+		}
+	})
+}
+
+func TestFormatNamedRowKey_ShowsWhatNamesThereAre(t *testing.T) {
+	s := mapping.DefaultSchema()
+	names := map[mapping.Kind]map[mapping.UID]string{
+		mapping.Metric: {1: "up", 2: mapping.NoMetric}, mapping.Tagk: {1: "instance", 3: mapping.NoTagk},
+		mapping.Tagv: {1: `a "b"`},
+	}
+	name := func(kind mapping.Kind, uid mapping.UID) (string, bool) {
+		text, ok := names[kind][uid]
+		return text, ok
+	}
+	for _, c := range []struct {
+		metric mapping.UID
+		tags   []mapping.Tag
+		want   string
+	}{
+		{1, []mapping.Tag{{Key: 1, Value: 1}, {Key: 2, Value: 13}}, `up{instance="a \"b\"", tagk:2="tagv:13"}`},
+		{7, nil, "metrics:7{}"},
+		{2, []mapping.Tag{{Key: 3, Value: 3}}, "{}"},
+	} {
+		row := s.AppendRowKey(nil, s.AppendTSUID(nil, c.metric, c.tags), 1356998400)
+		if got := s.FormatNamedRowKey(row, name); got != c.want+" 2013-01-01T00:00:00Z" {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+	if got, want := s.FormatNamedRowKey([]byte{1, 2}, name), "bytes:0102"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestParseFormattedRowKey_NamesThePartThatIsWrong(t *testing.T) {
 	s := mapping.DefaultSchema()
 	for text, want := range map[string]string{
-		"":                                       "metric UID",
-		"0001":                                   "metric UID",
-		"00000x 2013-01-01T00:00:00Z":            "metric UID",
-		"000001":                                 "base time",
-		"000001 yesterday":                       "base time",
-		"000001 2200-01-01T00:00:00Z":            "base time",
-		"000001 2013-01-01T00:00:00Z 1=000001":   "tagk UID",
-		"000001 2013-01-01T00:00:00Z 000001":     "tagv UID",
-		"000001 2013-01-01T00:00:00Z  000001=00": "tagk UID",
-		"bytes:0":                                "odd length",
+		"":                                   "word metric",
+		"000001 2013-01-01T00:00:00Z":        "word metric",
+		"metric":                             "metric UID",
+		"metric 00000x 2013-01-01":           "metric UID",
+		"metric 000001":                      "base time",
+		"metric 000001 yesterday":            "base time",
+		"metric 000001 tags yesterday":       "no tags",
+		"metric 000001 2200-01-01T00:00:00Z": "base time",
+		"metric 000001 2013-01-01T00:00:00Z salt 01":       "more than",
+		"metric 000001 tags 1=000001 2013-01-01T00:00:00Z": "tagk UID",
+		"metric 000001 tags 000001= 2013-01-01T00:00:00Z":  "tagv UID",
+		"bytes:0": "odd length",
 	} {
 		row, err := s.ParseFormattedRowKey(text)
 		if !errors.Is(err, mapping.ErrInvalid) || !strings.Contains(err.Error(), want) || row != nil {

@@ -3,10 +3,10 @@ package query
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
@@ -141,7 +141,7 @@ func (r *exemplarReader) decode(ctx context.Context, row store.Row) error {
 		if err != nil {
 			r.q.metrics.corrupt.Inc()
 			r.q.Logger.Warn("passed over an exemplar that cannot be read", "table", r.q.Settings.Tables.Exemplars(),
-				"row", hex.EncodeToString(row.Key), "err", err)
+				"series", r.series[at].Labels, "hour", time.Unix(int64(base), 0).UTC(), "err", err)
 			continue
 		}
 		if e.Ts < r.mint || e.Ts > r.maxt {

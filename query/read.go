@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"iter"
 	"math"
@@ -304,13 +303,14 @@ func (r *reader) decode(row store.Row, held []heldRow, group int) []heldRow {
 		if err := r.decoder.Add(c.Qualifier, c.Timestamp, c.Value); err != nil {
 			r.q.metrics.corrupt.Inc()
 			r.q.Logger.Warn("passed over a cell that cannot be read", "table", r.q.Settings.Tables.Data,
-				"row", hex.EncodeToString(row.Key), "err", err)
+				"row", r.q.Index.UIDs.FormatRowKey(row.Key), "err", err)
 		}
 	}
 	for _, h := range held[:own] {
 		// What is held came after what is stored.
 		if err := r.decoder.AddPoints(h.points, math.MaxInt64); err != nil {
-			r.q.Logger.Error("passed over held points that cannot be read", "row", hex.EncodeToString(row.Key), "err", err)
+			r.q.Logger.Error("passed over held points that cannot be read",
+				"row", r.q.Index.UIDs.FormatRowKey(row.Key), "err", err)
 		}
 	}
 	page := r.page(r.decoder.Len())

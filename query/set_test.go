@@ -262,7 +262,7 @@ func TestSelect_PassesOverCellsThatCannotBeRead(t *testing.T) {
 	})
 	want := []string{`{__name__="m"}` + formatSample(1, 1) + formatSample(2, 2) + formatSample(mapping.HourMs, 3)}
 	check(t, "with corrupt cells", other.answer(t, 0, day, named("m")...), want)
-	if got := strings.Count(log.String(), "row=00000100000000000001000001"); got != 2 {
+	if got := strings.Count(log.String(), `row="m{} 1970-01-01T00:00:00Z"`); got != 2 {
 		t.Errorf("%d lines that name the row were logged, want 2:\n%s", got, &log)
 	}
 	const metrics = `

@@ -12,7 +12,6 @@ package decode
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -39,7 +38,7 @@ type Decoder struct {
 	Settings catalog.Settings
 	UIDs     *uid.Registry
 
-	row    mapping.RowDecoder
+	cells  mapping.RowDecoder
 	points mapping.Points
 }
 
@@ -51,14 +50,8 @@ func (d *Decoder) Dump(ctx context.Context, tables []string, w io.Writer, progre
 			if err != nil {
 				return fmt.Errorf("dump table %q after %d cells: %w", table, cells, err)
 			}
-			for _, c := range row.Cells {
-				text, err := d.Cell(ctx, table, row.Key, c)
-				if err != nil {
-					return err
-				}
-				if _, err := fmt.Fprintln(w, table, text); err != nil {
-					return fmt.Errorf("write cells: %w", err)
-				}
+			if err := d.row(ctx, w, table, row); err != nil {
+				return fmt.Errorf("dump table %q: %w", table, err)
 			}
 			if cells += len(row.Cells); progress != nil {
 				progress(cells)
@@ -68,58 +61,77 @@ func (d *Decoder) Dump(ctx context.Context, tables []string, w io.Writer, progre
 	return nil
 }
 
-// Cell is the line of a cell without the name of its table. An error is that of looking a name up.
-func (d *Decoder) Cell(ctx context.Context, table string, row []byte, c store.Cell) (string, error) {
-	var failed error
-	series := func(tsuid []byte) string {
-		name, err := d.series(ctx, tsuid)
-		failed = errors.Join(failed, err)
-		return name
-	}
-	tables, text := d.Settings.Tables, ""
+// row writes the cells of a row. The names of its series are looked up once.
+func (d *Decoder) row(ctx context.Context, w io.Writer, table string, row store.Row) error {
+	tables := d.Settings.Tables
+	cell := func(c store.Cell) string { return column(c) + plain(c.Value) }
+	var key string
+	var err error
 	switch table {
 	case tables.Data:
-		text = d.dataCell(row, c, series)
+		tsuid, base, parseErr := d.Settings.Schema.AppendRowTSUID(nil, row.Key)
+		if parseErr != nil {
+			key = plain(row.Key)
+			break
+		}
+		var names nameMap
+		if names, err = d.names(ctx, tsuid); err == nil {
+			key = d.Settings.Schema.FormatNamedRowKey(row.Key, names.name)
+		}
+		cell = func(c store.Cell) string { return d.dataCell(base, c) }
 	case tables.UID:
-		ok := false
-		if text, ok = uid.FormatCell(d.Settings.Schema, row, c); !ok {
-			text = plain(row) + column(c) + plain(c.Value)
+		cell = func(c store.Cell) string {
+			if text, ok := uid.FormatCell(d.Settings.Schema, row.Key, c); ok {
+				return text
+			}
+			return plain(row.Key) + column(c) + plain(c.Value)
 		}
 	case tables.Meta:
-		text = series(row) + column(c) + plain(c.Value)
+		key, err = d.series(ctx, row.Key)
 	case tables.Exemplars():
-		text = d.exemplarCell(row, c, series)
+		tsuid, base, parseErr := exemplars.NewRows(d.Settings.Schema).AppendTSUID(nil, row.Key)
+		if parseErr != nil {
+			key = plain(row.Key)
+			break
+		}
+		key, err = d.series(ctx, tsuid)
+		cell = func(c store.Cell) string { return exemplarCell(base, c) }
 	case tables.Journal():
-		text = keyOr(row, journal.FormatEntryKey) + column(c) + fmt.Sprintf("%d bytes", len(c.Value))
+		key = formatKey(row.Key, journal.FormatEntryKey)
+		cell = func(c store.Cell) string { return fmt.Sprintf("%s%d bytes", column(c), len(c.Value)) }
 	case tables.System:
-		indexKey := func(row []byte) (string, bool) { return index.FormatKey(row, series) }
-		text = keyOr(row, indexKey, journal.FormatKey, families.FormatKey) + column(c) + plain(c.Value)
+		indexKey := func(row []byte) (string, bool) {
+			return index.FormatKey(row, func(tsuid []byte) (series string) {
+				series, err = d.series(ctx, tsuid)
+				return series
+			})
+		}
+		key = formatKey(row.Key, indexKey, journal.FormatKey, families.FormatKey)
 	default:
-		text = plain(row) + column(c) + plain(c.Value)
+		key = plain(row.Key)
 	}
-	return text + " @" + stamp(c.Timestamp), failed
+	if err != nil {
+		return err
+	}
+	for _, c := range row.Cells {
+		if _, err := fmt.Fprintf(w, "%s %s%s @%s\n", table, key, cell(c), stamp(c.Timestamp)); err != nil {
+			return fmt.Errorf("write cells: %w", err)
+		}
+	}
+	return nil
 }
 
-// dataCell is a cell of the data table.
-func (d *Decoder) dataCell(row []byte, c store.Cell, series func([]byte) string) string {
-	tsuid, base, err := d.Settings.Schema.AppendRowTSUID(nil, row)
-	if err != nil {
-		return plain(row) + column(c) + plain(c.Value)
-	}
+// dataCell is a cell of the data table, after its row.
+func (d *Decoder) dataCell(base uint32, c store.Cell) string {
 	var b strings.Builder
-	b.WriteString(series(tsuid))
-	b.WriteString(" " + time.Unix(int64(base), 0).UTC().Format(time.RFC3339))
-	if bucket := d.Settings.Schema.SaltWidth; bucket > 0 {
-		fmt.Fprintf(&b, " salt %x", row[:bucket])
-	}
 	b.WriteByte(':')
-	d.row.Reset(base)
+	d.cells.Reset(base)
 	d.points.Reset()
-	if err := d.row.Add(c.Qualifier, c.Timestamp, c.Value); err != nil {
+	if err := d.cells.Add(c.Qualifier, c.Timestamp, c.Value); err != nil {
 		fmt.Fprintf(&b, " %v", err)
 		return b.String()
 	}
-	switch skipped := d.row.Skipped(); {
+	switch skipped := d.cells.Skipped(); {
 	case skipped.Annotations > 0:
 		fmt.Fprintf(&b, " annotation %x: %s", c.Qualifier, plain(c.Value))
 	case skipped.Histograms > 0:
@@ -127,7 +139,7 @@ func (d *Decoder) dataCell(row []byte, c store.Cell, series func([]byte) string)
 	case skipped.Unknown > 0:
 		fmt.Fprintf(&b, " unknown cell %x: %s", c.Qualifier, plain(c.Value))
 	}
-	d.row.AppendPoints(&d.points, math.MinInt64, math.MaxInt64)
+	d.cells.AppendPoints(&d.points, math.MinInt64, math.MaxInt64)
 	for i, t := range d.points.T {
 		fmt.Fprintf(&b, " %.3fs=%s", float64(t-int64(base)*1000)/1000, d.value(i))
 	}
@@ -145,34 +157,37 @@ func (d *Decoder) value(i int) string {
 	}
 }
 
-// exemplarCell is a cell of the table of exemplars.
-func (d *Decoder) exemplarCell(row []byte, c store.Cell, series func([]byte) string) string {
-	tsuid, base, err := exemplars.NewRows(d.Settings.Schema).AppendTSUID(nil, row)
-	if err != nil {
-		return plain(row) + column(c) + plain(c.Value)
-	}
+// exemplarCell is a cell of the table of exemplars, after its series.
+func exemplarCell(base uint32, c store.Cell) string {
 	e, err := exemplars.Parse(base, c)
 	if err != nil {
-		return fmt.Sprintf("%s: %v", series(tsuid), err)
+		return fmt.Sprintf(": %v", err)
 	}
-	var ls []string
-	err = request.ParseLabels(e.Labels, func(name, value []byte) error {
-		ls = append(ls, fmt.Sprintf("%s=%q", name, value))
-		return nil
+	labels := mapping.FormatSeries("", func(yield func(name, value string) bool) {
+		err = request.ParseLabels(e.Labels, func(name, value []byte) error {
+			yield(string(name), string(value))
+			return nil
+		})
 	})
 	if err != nil {
-		return fmt.Sprintf("%s: %v", series(tsuid), err)
+		return fmt.Sprintf(": %v", err)
 	}
-	return fmt.Sprintf("%s: %s {%s} of %s", series(tsuid), strconv.FormatFloat(e.V, 'g', -1, 64), strings.Join(ls, ","),
-		stamp(e.T))
+	return fmt.Sprintf(": %s %s of %s", strconv.FormatFloat(e.V, 'g', -1, 64), labels, stamp(e.T))
 }
 
-// series is what a TSUID is called: metric{tagk="tagv",...}, in the order of its tagk UIDs, with the UID in place of a
-// name that is not there.
-func (d *Decoder) series(ctx context.Context, tsuid []byte) (string, error) {
+// nameMap has the names of the UIDs of a series.
+type nameMap map[uid.ID]string
+
+func (m nameMap) name(kind mapping.Kind, id mapping.UID) (string, bool) {
+	text, ok := m[uid.ID{Kind: kind, UID: id}]
+	return text, ok
+}
+
+// names looks up the names of a series.
+func (d *Decoder) names(ctx context.Context, tsuid []byte) (nameMap, error) {
 	metric, tags, err := d.Settings.Schema.ParseTSUID(tsuid, nil)
 	if err != nil {
-		return plain(tsuid), nil
+		return nil, nil // it is shown without names
 	}
 	ids := []uid.ID{{Kind: mapping.Metric, UID: metric}}
 	for _, t := range tags {
@@ -180,34 +195,27 @@ func (d *Decoder) series(ctx context.Context, tsuid []byte) (string, error) {
 	}
 	texts, err := d.UIDs.Texts(ctx, ids)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	name := func(i int) string {
-		if !texts[i].OK {
-			return fmt.Sprintf("%v:%d", ids[i].Kind, ids[i].UID)
-		}
-		return texts[i].Text
-	}
-	var b strings.Builder
-	if name(0) != mapping.NoMetric {
-		b.WriteString(name(0))
-	}
-	b.WriteByte('{')
-	separator := ""
-	for i := 1; i < len(ids); i += 2 {
-		if name(i) != mapping.NoTagk {
-			fmt.Fprintf(&b, "%s%s=%q", separator, name(i), name(i+1))
-			separator = ","
+	names := make(nameMap, len(ids))
+	for i, text := range texts {
+		if text.OK {
+			names[ids[i]] = text.Text
 		}
 	}
-	b.WriteByte('}')
-	return b.String(), nil
+	return names, nil
 }
 
-// keyOr is the text of the first form that knows the row.
-func keyOr(row []byte, forms ...func([]byte) (string, bool)) string {
-	for _, form := range forms {
-		if text, ok := form(row); ok {
+// series is what a TSUID is called.
+func (d *Decoder) series(ctx context.Context, tsuid []byte) (string, error) {
+	names, err := d.names(ctx, tsuid)
+	return d.Settings.Schema.FormatNamedTSUID(tsuid, names.name), err
+}
+
+// formatKey is the text of the first format that knows the row.
+func formatKey(row []byte, formats ...func([]byte) (text string, ok bool)) string {
+	for _, format := range formats {
+		if text, ok := format(row); ok {
 			return text
 		}
 	}

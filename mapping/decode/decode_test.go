@@ -149,7 +149,7 @@ func TestDump_OfOpenTSDB(t *testing.T) {
 			`"notes":"","custom":null}`},
 		"histogram": {"2013-01-01T01:00:00Z: histogram of OpenTSDB 060000: 2a00010000000041200000f0a2040000"},
 		"append":    {"2013-01-01T00:00:00Z: 0.000s="},
-		"meta-full": {`tsdb meta.a{host="y",dc="lga"} 2013-01-01T02:00:00Z: 0.000s=2`, `uid metrics 000003 -> "re.named"`,
+		"meta-full": {`tsdb meta.a{host="y", dc="lga"} 2013-01-01T02:00:00Z: 0.000s=2`, `uid metrics 000003 -> "re.named"`,
 			`uid 000003 metric_meta: {"type":"METRIC"`, `meta meta.b{host="x"} ts_ctr: 0000000000000001`},
 	} {
 		file, err := os.Open(filepath.Join("..", "..", "testdata", "opentsdb", set, "cells.jsonl"))

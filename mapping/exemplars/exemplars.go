@@ -55,6 +55,14 @@ func (r Rows) AppendTSUID(dst, row []byte) (tsuid []byte, base uint32, err error
 	return r.schema.AppendRowTSUID(dst, row)
 }
 
+// Format writes the key of a row by its UIDs, for people and for ParseFormatted.
+//
+//	metric 000001 tags 000001=000001 2013-01-01T00:00:00Z
+func (r Rows) Format(row []byte) string { return r.schema.FormatRowKey(row) }
+
+// ParseFormatted reads what Format wrote. The error wraps mapping.ErrInvalid.
+func (r Rows) ParseFormatted(text string) ([]byte, error) { return r.schema.ParseFormattedRowKey(text) }
+
 // Range is all rows of a metric from one base time to another, both included. metric is its UID's bytes.
 func (r Rows) Range(metric []byte, from, to uint32) store.Range {
 	return store.Range{Start: r.Append(nil, metric, from), Stop: r.Append(nil, metric, to+1)}

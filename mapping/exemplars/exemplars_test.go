@@ -136,3 +136,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestRows_TextReadsBack(t *testing.T) {
+	schema := mapping.DefaultSchema()
+	schema.SaltWidth, schema.SaltBuckets = 1, 20
+	rows := exemplars.NewRows(schema)
+	rapid.Check(t, func(t *rapid.T) {
+		row := rapid.SliceOfN(rapid.Byte(), 0, 30).Draw(t, "row")
+		text := rows.Format(row)
+		if got, err := rows.ParseFormatted(text); err != nil || !bytes.Equal(got, row) {
+			t.Fatalf("row %x as %q: got %x, %v", row, text, got, err)
+		}
+	})
+}

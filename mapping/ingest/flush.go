@@ -3,7 +3,6 @@ package ingest
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -257,7 +256,7 @@ func (f *flusher) mergeEach(ctx context.Context, rows []*flushRow) (left []*flus
 func (f *flusher) unreadable(row []byte, err error) {
 	f.a.metrics.unreadable.Inc()
 	f.a.Logger.Error("left the cells of a row as they are: one cannot be read", "table", f.a.Settings.Tables.Data,
-		"row", hex.EncodeToString(row), "err", err)
+		"row", f.a.UIDs.FormatRowKey(row), "err", err)
 }
 
 // mergeRow makes one cell of a row's and the new points, if that is safe and worth it. Native histograms stay in cells

@@ -1,9 +1,9 @@
 package ingest_test
 
 import (
-	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,8 +63,8 @@ func TestFlush_UnreadableRowHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	for row := range st.rows {
-		if !strings.Contains(log.String(), hex.EncodeToString([]byte(row))) {
-			t.Errorf("the log does not name the row %x:\n%s", row, log)
+		if name := db.UIDs.FormatRowKey([]byte(row)); !strings.Contains(log.String(), strconv.Quote(name)) {
+			t.Errorf("the log does not name the row %s:\n%s", name, log)
 		}
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`

@@ -36,7 +36,7 @@ func Inspect(ctx context.Context, st store.Store, tables catalog.Tables, f func(
 			return fmt.Errorf("read journal: %w", err)
 		}
 		if len(row.Key) != entryRowBytes {
-			return fmt.Errorf("read journal: %w: row %x is not one of an entry", mapping.ErrCorrupt, row.Key)
+			return fmt.Errorf("read journal: %w: row %s is not one of an entry", mapping.ErrCorrupt, formatRow(row.Key))
 		}
 		item := Item{Writer: ID(binary.BigEndian.Uint64(row.Key)), Number: binary.BigEndian.Uint64(row.Key[8:])}
 		for _, cell := range row.Cells {

@@ -32,7 +32,8 @@ type Lease struct {
 	Checkpoint uint64 `json:"frontier"`          // the samples of all entries below are in the data table
 	Truncated  uint64 `json:"swept,omitempty"`   // entries below are deleted
 	Revision   uint64 `json:"beat"`              // counts the changes
-	TTL        int64  `json:"ttl_ms,omitempty"`  // for how long it is good without a change; 0: an older promtsd did not say
+	// TTL is for how many milliseconds it is good without a change; 0: an older promtsd did not say.
+	TTL int64 `json:"ttl_ms,omitempty"`
 	// Ended says that its writer has stopped, and left samples in the journal: it can be taken over at once.
 	Ended bool `json:"ended,omitempty"`
 
@@ -102,11 +103,11 @@ func RemoveUnreadableLeases(ctx context.Context, c Config) error {
 func parseLease(row store.Row) (Lease, error) {
 	var l Lease
 	if len(row.Key) != 9 || len(row.Cells) != 1 || !bytes.Equal(row.Cells[0].Qualifier, leaseQualifier) {
-		return l, fmt.Errorf("read lease in row %x: %w: not a row of a lease", row.Key, mapping.ErrCorrupt)
+		return l, fmt.Errorf("read %s: %w: not a row of a lease", formatRow(row.Key), mapping.ErrCorrupt)
 	}
 	value := row.Cells[0].Value
 	if err := json.Unmarshal(value, &l); err != nil {
-		return l, fmt.Errorf("read lease in row %x: %w: %w", row.Key, mapping.ErrCorrupt, err)
+		return l, fmt.Errorf("read %s: %w: %w", formatRow(row.Key), mapping.ErrCorrupt, err)
 	}
 	l.Writer = ID(binary.BigEndian.Uint64(row.Key[1:]))
 	l.raw = slices.Clone(value)

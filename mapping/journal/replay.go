@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -121,7 +120,7 @@ func (r *rowReplay) replay(ctx context.Context, row store.Row, to Replayer, turn
 	var e Entry
 	err := replayEntry(ctx, row, &e, to, turn)
 	if errors.Is(err, errUnfinished) {
-		r.Logger.Warn("left out a journal entry", "row", hex.EncodeToString(row.Key), "err", err)
+		r.Logger.Warn("left out a journal entry", "row", formatRow(row.Key), "err", err)
 		return nil
 	}
 	bad, atFault := errors.AsType[*EntryError](err)
@@ -129,7 +128,7 @@ func (r *rowReplay) replay(ctx context.Context, row store.Row, to Replayer, turn
 	case atFault:
 		err = quarantine(ctx, *r.Config, row, &e, bad)
 	case err != nil:
-		err = fmt.Errorf("replay journal entry %d: %w", binary.BigEndian.Uint64(row.Key[8:]), err)
+		err = fmt.Errorf("replay journal %s: %w", formatRow(row.Key), err)
 	}
 	if err != nil {
 		return err
@@ -166,7 +165,7 @@ func (r *rowReplay) scan(ctx context.Context, writer ID, from uint64) iter.Seq2[
 		for row, err := range r.Store.Scan(ctx, scan) {
 			if err == nil && len(row.Key) != entryRowBytes {
 				r.Logger.Warn("a row of the journal is none of an entry's; left alone", "table", scan.Table,
-					"row", hex.EncodeToString(row.Key))
+					"row", formatRow(row.Key))
 				continue
 			}
 			if !yield(row, err) {
