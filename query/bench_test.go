@@ -247,7 +247,7 @@ func BenchmarkSelect(b *testing.B) {
 			for _, plan := range []string{"cost", "get", "scan"} {
 				b.Run(fmt.Sprintf("%s/memory=%v/%s", c.name, memory, plan), func(b *testing.B) {
 					q := f.querier(b, memory, nil)
-					q.ForcePlan(plan)
+					q.ForceMethod(plan)
 					f.run(b, q, benchDay, c.hours, c.series, c.ms...)
 				})
 			}

@@ -126,8 +126,8 @@ func TestExemplars_FindsWhatMatches(t *testing.T) {
 			}
 		}
 		slices.SortFunc(want, func(a, b exemplar.QueryResult) int { return labels.Compare(a.SeriesLabels, b.SeriesLabels) })
-		for plan := range query.Plans {
-			db.querier.ForcePlan(plan)
+		for plan := range query.Methods {
+			db.querier.ForceMethod(plan)
 			got, err := db.querier.Exemplars(t.Context(), mint, maxt, selectors...)
 			if err != nil || !slices.Equal(exemplarTexts(got), exemplarTexts(want)) {
 				rt.Fatalf("%s: %v, %d..%d: %v\n got %q\nwant %q", plan, selectors, mint, maxt, err, exemplarTexts(got),
@@ -183,7 +183,7 @@ func TestExemplars_PassesOverWhatCannotBeRead(t *testing.T) {
 	other := db.withQuerier(db.store, func(c *query.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for plan, warnings := range map[string]int{"get": 2, "scan": 2} {
 		log.Reset()
-		other.querier.ForcePlan(plan)
+		other.querier.ForceMethod(plan)
 		got, err := other.querier.Exemplars(t.Context(), start, start, named("m"))
 		if err != nil || len(got) != 1 || len(got[0].Exemplars) != 1 || strings.Count(log.String(), "WARN") != warnings {
 			t.Errorf("%s: got %v, %v, and logged %s", plan, got, err, &log)
@@ -215,9 +215,9 @@ func TestExemplars_EndsWithTheError(t *testing.T) {
 	db := newDatabase(t, storetest.NewMem(), nil)
 	db.writeExemplars(t, labels.FromStrings("__name__", "m"), exemplar.Exemplar{Ts: start})
 	broken := errors.New("broken")
-	for plan := range query.Plans {
+	for plan := range query.Methods {
 		other := db.withQuerier(failingRows{db.store, broken}, nil)
-		other.querier.ForcePlan(plan)
+		other.querier.ForceMethod(plan)
 		if _, err := other.querier.Exemplars(t.Context(), start, start, named("m")); !errors.Is(err, broken) {
 			t.Errorf("%s: got %v", plan, err)
 		}

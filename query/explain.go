@@ -93,20 +93,21 @@ func (e *Explanation) estimate(s *set) {
 	for i := range s.groups {
 		total += s.groups[i].rows(s.hours)
 	}
-	var b block
+	var p plan
+	var tasks []task
 	rows := firstRows
-	for next, more := (extent{}), total > 0; more && e.Estimate.Rows < explainRows; next, more = s.after(b.extent) {
-		b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(next, rows))
+	for next, more := (extent{}), total > 0; more && e.Estimate.Rows < explainRows; next, more = s.after(p.extent) {
+		p.listRows(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(next, rows))
 		rows = aimedPoints / explainSamples
-		b.steps = s.q.steps(b.steps[:0], b.wanted, s.population)
-		b.cut(s.q.Concurrency)
-		t := Touched{Blocks: 1, Calls: len(b.pieces), Rows: b.rows}
-		for _, st := range b.steps {
-			e.Cost += st.cost
-			if st.plan == byGet {
-				t.Gets += st.to - st.from
+		p.chooseSteps(s.q.Settings.Schema, s.q.Costs, s.q.forced, s.population)
+		tasks = divide(tasks, &p, nil, s.q.Concurrency)
+		t := Touched{Blocks: 1, Calls: len(tasks), Rows: len(p.rows)}
+		for _, step := range p.steps {
+			e.Cost += step.cost
+			if step.method == byGet {
+				t.Gets += step.to - step.from
 			} else {
-				t.Scanned += st.to - st.from + st.beside
+				t.Scanned += step.to - step.from + step.unwanted
 			}
 		}
 		e.Estimate.add(t)

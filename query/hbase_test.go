@@ -108,7 +108,7 @@ func TestHBase_OneOfManySeriesTouchesItsOwnRows(t *testing.T) {
 			daySeries / 10, daySeries * 9 / 10, daySeries + buckets},
 		{"all", "cost", 1, []*labels.Matcher{name}, daySeries, daySeries, daySeries + buckets},
 	} {
-		q.ForcePlan(c.plan)
+		q.ForceMethod(c.plan)
 		before := cluster.RowsRead(f.settings.Tables.Data)
 		e, err := q.Explain(t.Context(), from, from+int64(c.hours)*mapping.HourMs-1, c.ms, true)
 		if err != nil {
@@ -146,7 +146,7 @@ func BenchmarkHBaseSelect(b *testing.B) {
 	for end := time.Now().Add(f.warmUp); time.Now().Before(end); {
 		for _, s := range shapes {
 			for _, plan := range plans {
-				q.ForcePlan(plan)
+				q.ForceMethod(plan)
 				if _, err := q.Explain(b.Context(), from, from+int64(s.hours)*mapping.HourMs-1, s.ms, true); err != nil {
 					b.Fatal(err)
 				}
@@ -156,7 +156,7 @@ func BenchmarkHBaseSelect(b *testing.B) {
 	for _, s := range shapes {
 		for _, plan := range plans {
 			b.Run(s.name+"/"+plan, func(b *testing.B) {
-				q.ForcePlan(plan)
+				q.ForceMethod(plan)
 				f.run(b, q, benchDay, s.hours, s.series, s.ms...)
 			})
 		}

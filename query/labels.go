@@ -23,7 +23,7 @@ func (q *Querier) Series(ctx context.Context, mint, maxt int64, limit int, match
 	if limit > 0 && len(groups) > limit {
 		groups = groups[:limit]
 	}
-	return &labelSet{groups: groups, at: -1, holding: holding{budget.From(ctx), found.Bytes}}, nil
+	return &labelSet{groups: groups, at: -1, reservation: reservation{budget.From(ctx), found.Bytes}}, nil
 }
 
 // LabelNames returns the names of the labels that such series have, sorted, or some of them if there are more than
@@ -80,7 +80,7 @@ func first(texts []string, limit int) []string {
 type labelSet struct {
 	groups []group
 	at     int
-	holding
+	reservation
 }
 
 func (s *labelSet) Next() bool              { s.at++; return s.at < len(s.groups) }

@@ -2,100 +2,126 @@ package query
 
 import (
 	"bytes"
-	"time"
+	"slices"
+	"unsafe"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/index/postings"
 )
 
-// Costs says what reading rows costs in a store, so that the cheaper of two ways can be taken: asking for each row by
-// its key, or scanning the rows of a metric's hour and passing over those that are not wanted.
-type Costs struct {
-	Call time.Duration // a call of the store
-	Get  time.Duration // a row that is asked for by its key
-	Seek time.Duration // the first row of a range
-	Next time.Duration // a further row of it
-	Skip time.Duration // a further row of it that is not wanted
+// plan is what is to be read of the data table for a block, and how. It is pure: nothing is read while it is made.
+type plan struct {
+	extent
+	members []member // the TSUIDs of the extent, in the order of their row keys
+	rows    [][]byte // the keys of the rows that there may be, ascending
+	groups  []int    // the group of each row
+	steps   []step   // how the rows are read
+
+	active         []member // those of a day
+	patterns, keys []byte   // memory for the keys of members and rows
 }
 
-// EmbeddedCosts are those of the embedded store: time of a processor with the blocks in memory, as BenchmarkCosts
-// measures it on rows of 240 samples, and twice as much for a row passed over, whose block may have to be read first.
-func EmbeddedCosts() Costs {
-	return Costs{
-		Call: 6 * time.Microsecond, Get: 6 * time.Microsecond, Seek: 6500 * time.Nanosecond, Next: 4 * time.Microsecond,
-		Skip: 300 * time.Nanosecond,
+// member is one TSUID of a block.
+type member struct {
+	group int
+	tsuid []byte
+	row   []byte // row key, with base time 0
+	head  int    // numbers the members with one salt and metric
+	days  postings.Days
+}
+
+// listRows makes the plan of an extent, without steps.
+func (p *plan) listRows(s mapping.Schema, groups []group, hours []uint32, e extent) {
+	p.extent = e
+	p.members, p.patterns, p.keys = p.members[:0], p.patterns[:0], p.keys[:0]
+	p.rows, p.groups, p.steps = p.rows[:0], p.groups[:0], p.steps[:0]
+	for g := e.from; g < e.to; g++ {
+		for _, t := range groups[g].series {
+			at := len(p.patterns)
+			p.patterns = s.AppendRowKey(p.patterns, t.TSUID, 0)
+			p.members = append(p.members, member{g, t.TSUID, p.patterns[at:len(p.patterns):len(p.patterns)], 0, t.Days})
+		}
+	}
+	// Keys order by salt and metric, then base time, then tags. With base time 0 members order by salt and metric, then
+	// tags. So the hours go outermost within the members of one salt and metric.
+	slices.SortFunc(p.members, func(x, y member) int { return bytes.Compare(x.row, y.row) })
+	width := headWidth(s)
+	for start, head := 0, 0; start < len(p.members); head++ {
+		end := start
+		for end < len(p.members) && bytes.Equal(p.members[end].row[:width], p.members[start].row[:width]) {
+			p.members[end].head = head
+			end++
+		}
+		p.addRows(s, p.members[start:end], hours[e.begin:e.end])
+		start = end
 	}
 }
 
-// HBaseCosts are those of an HBase: time of its processors and ours, on a standalone HBase 2.6 with its files in the
-// block cache, for rows of 240 samples. A row that is passed over costs no less than one that is sent, because what
-// passes over it is a regular expression: a scan is worth it from about an eighth of a metric's series on.
-//
-//	go test ./query -run '^$' -bench HBaseCosts -benchtime 3s
-func HBaseCosts() Costs {
-	return Costs{
-		Call: 450 * time.Microsecond, Get: 26 * time.Microsecond, Seek: 34 * time.Microsecond, Next: 3900 * time.Nanosecond,
-		Skip: 3400 * time.Nanosecond,
+// addRows adds the rows of some members of one salt and metric, on the days on which each was active.
+func (p *plan) addRows(s mapping.Schema, members []member, hours []uint32) {
+	for at := 0; at < len(hours); {
+		day := dayOf(hours[at])
+		p.active = p.active[:0]
+		for _, m := range members {
+			if m.days.Has(mapping.Day(day)) {
+				p.active = append(p.active, m)
+			}
+		}
+		for ; at < len(hours) && dayOf(hours[at]) == day; at++ {
+			p.addHour(s, hours[at])
+		}
 	}
 }
 
-// plan is how rows are read.
-type plan byte
-
-const (
-	byCost plan = iota // whichever is cheaper
-	byGet
-	byScan
-)
-
-func (p plan) String() string { return [...]string{"by cost", "get", "scan"}[p] }
-
-// step is rows that are read in one way: wanted[from:to], whose keys begin with the same salt and metric.
-type step struct {
-	from, to int
-	plan     plan
-	hours    int // how many there are among its rows
-	beside   int // of so many rows that are not wanted a scan passes over
-	cost     time.Duration
+// addHour adds the rows of the active members in an hour.
+func (p *plan) addHour(s mapping.Schema, base uint32) {
+	for _, m := range p.active {
+		at := len(p.keys)
+		p.keys = append(p.keys, m.row...)
+		key := p.keys[at:len(p.keys):len(p.keys)]
+		s.SetBaseTime(key, base)
+		p.rows = append(p.rows, key)
+		p.groups = append(p.groups, m.group)
+	}
 }
 
-// steps decides how the wanted rows are read. population is of how many series each metric has rows; nil if that is not
-// known, and scans might pass over any number.
-func (q *Querier) steps(dst []step, wanted [][]byte, population map[mapping.UID]int) []step {
-	schema := q.Settings.Schema
-	tags := schema.TagsOffset()
-	head := tags - 4
-	for from := 0; from < len(wanted); {
+// chooseSteps decides how the rows are read. population is of how many series each metric has rows. If that is nil, it
+// is not known, scans might pass over any number of rows, and rows are got by their keys.
+func (p *plan) chooseSteps(s mapping.Schema, c Costs, forced method, population map[mapping.UID]int) {
+	if population == nil && forced == byCost {
+		forced = byGet
+	}
+	tags, head := s.TagsOffset(), headWidth(s)
+	p.steps = p.steps[:0]
+	for from := 0; from < len(p.rows); {
 		to, hours := from+1, 1
-		for ; to < len(wanted) && bytes.Equal(wanted[to][:head], wanted[from][:head]); to++ {
-			if !bytes.Equal(wanted[to][head:tags], wanted[to-1][head:tags]) {
+		for ; to < len(p.rows) && bytes.Equal(p.rows[to][:head], p.rows[from][:head]); to++ {
+			if !bytes.Equal(p.rows[to][head:tags], p.rows[to-1][head:tags]) {
 				hours++
 			}
 		}
-		s := step{from: from, to: to, hours: hours}
-		metric, _ := schema.ParseUID(mapping.Metric, wanted[from][schema.SaltWidth:head])
+		metric, _ := s.ParseUID(mapping.Metric, p.rows[from][s.SaltWidth:head])
 		series := population[metric]
-		if schema.SaltWidth > 0 {
-			series = (series + schema.SaltBuckets - 1) / schema.SaltBuckets
+		if s.SaltWidth > 0 {
+			series = (series + s.SaltBuckets - 1) / s.SaltBuckets
 		}
-		forced := q.forced
-		if population == nil && forced == byCost {
-			forced = byGet
-		}
-		s.choose(q.Costs, forced, series)
-		dst = append(dst, s)
+		step := step{from: from, to: to, hours: hours, unwanted: max(0, series*hours-(to-from))}
+		step.choose(c, forced)
+		p.steps = append(p.steps, step)
 		from = to
 	}
-	return dst
 }
 
-// choose takes the cheaper plan, if none is forced. series is of how many series there are rows.
-func (s *step) choose(c Costs, forced plan, series int) {
-	rows := s.to - s.from
-	s.beside = max(0, series*s.hours-rows)
-	get := c.Call + time.Duration(rows)*c.Get
-	scan := c.Call + time.Duration(s.hours)*c.Seek + time.Duration(rows-s.hours)*c.Next + time.Duration(s.beside)*c.Skip
-	s.plan, s.cost = byGet, get
-	if forced == byScan || forced == byCost && scan < get {
-		s.plan, s.cost = byScan, scan
-	}
+// headWidth is how many bytes of a row key the salt and the metric are; the base time follows.
+func headWidth(s mapping.Schema) int { return s.TagsOffset() - 4 }
+
+// divisible says whether a smaller plan could be made: it has more than one row, and more than one group, or hour.
+func (p *plan) divisible() bool { return len(p.rows) > 1 && (p.to-p.from > 1 || p.end-p.begin > 1) }
+
+const rowBytes = int64(unsafe.Sizeof([]byte{}) + unsafe.Sizeof(0))
+
+// bytes is the memory of the plan.
+func (p *plan) bytes() int64 {
+	return int64(len(p.patterns)+len(p.keys)) + int64(len(p.rows))*rowBytes +
+		int64(len(p.members))*int64(unsafe.Sizeof(member{}))
 }

@@ -127,8 +127,8 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 		want := m.answer(mint, maxt, ms...)
 		for path, r := range paths {
 			r.querier.SetBlockPoints(points)
-			for plan := range query.Plans {
-				r.querier.ForcePlan(plan)
+			for plan := range query.Methods {
+				r.querier.ForceMethod(plan)
 				if got := r.answer(t, mint, maxt, ms...); !slices.Equal(got, want) {
 					rt.Fatalf("select %v from %d to %d by %s and %s:\n got %q\nwant %q", ms, mint, maxt, path, plan, got, want)
 				}
@@ -298,10 +298,10 @@ func TestSelect_MakesNoMoreCallsAtATimeThanAllowed(t *testing.T) {
 	db := newDatabase(t, storetest.NewMem(), map[string]string{"salt.width": "1", "salt.buckets": "7"})
 	m := db.fill(t, 2000, 2, mapping.HourMs)
 	for _, concurrency := range []int{1, 3} {
-		for plan := range query.Plans {
+		for plan := range query.Methods {
 			counting := &meter{Store: db.store}
 			r := db.withQuerier(counting, func(c *query.Config) { c.Concurrency = concurrency })
-			r.querier.ForcePlan(plan)
+			r.querier.ForceMethod(plan)
 			check(t, plan, r.answer(t, start, start+day, named("m")...), m.answer(start, start+day, named("m")...))
 			if counting.most > concurrency {
 				t.Errorf("by %s, %d calls allowed: %d at a time", plan, concurrency, counting.most)

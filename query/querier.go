@@ -23,9 +23,9 @@ type Config struct {
 	Store    store.Store
 	Settings catalog.Settings
 	Index    *index.Reader
-	Buffer   Buffer // nil: nothing is held
-	// Missing says why samples from mint on may be missing in the store, and held nowhere. It is asked after Buffer. nil:
-	// none are.
+	Buffer   Buffer // nil: no samples are buffered
+	// Missing says why samples from mint on may be missing in the store and in the Buffer. It is asked after the Buffer.
+	// nil: none are.
 	Missing   func(ctx context.Context, mint int64) (warnings []error)
 	MaxSeries int // series that one Select may find; 0: no limit
 
@@ -52,7 +52,7 @@ type Buffer interface {
 type Querier struct {
 	Config
 	blockPoints int       // maxBlockPoints, less in tests
-	forced      plan      // byCost but in tests
+	forced      method    // byCost but in tests
 	blocks      sync.Pool // *block
 	pages       sync.Pool // *mapping.Points, of pagePoints
 	metrics     metrics

@@ -104,8 +104,8 @@ type Result struct {
 	// Candidates is the number of index entries looked at: the series that had to be compared tag by tag.
 	Candidates int
 	AccessPath AccessPath
-	// Metrics says beside how many others the rows of the series found stand: how many series each of their metrics has,
-	// by its UID, about. nil: it is not known.
+	// Metrics is about how many series each metric of the series found has, by its UID: among so many rows the rows of
+	// those found stand. nil: it is not known.
 	Metrics map[mapping.UID]int
 	// RowRegexp is a store.RowFilter's regular expression that the data row keys of all series found match; empty if it
 	// would say nothing.
@@ -244,7 +244,7 @@ func (r *Reader) scans(mint, maxt int64, p *predicate) []source {
 	first, last := mapping.DayOf(mint), mapping.DayOf(maxt)
 	var out []source
 	if !r.Settings.IndexComplete {
-		// The rows of the index come besides: they tell of series whose samples are not in the data table yet.
+		// The rows of the index are read, too: they tell of series whose samples are not in the data table yet.
 		out = r.rowKeyScans(mint, maxt, p)
 	}
 	if isLong(mint, maxt) {

@@ -67,7 +67,7 @@ type appender struct {
 	to   Appender
 	req  request.Write
 	last labels.Labels // of the request's last series
-	said
+	lastMetadata
 	done bool
 
 	bytes, maxBytes int
@@ -106,7 +106,7 @@ func (a *appender) Append(
 		a.last = ls.Copy()
 		r.Series = append(r.Series, request.Series{Labels: raw, From: len(r.Samples), To: len(r.Samples)})
 	}
-	a.appendBeside(ls, opts)
+	a.appendAttached(ls, opts)
 	if h != nil || fh != nil {
 		m := mapping.Histogram{Int: h, Float: fh}.Message(t)
 		message, err := m.Marshal()

@@ -72,7 +72,7 @@ func (s *Queryable) querier(mint, maxt int64) *querier {
 type querier struct {
 	source     Querier
 	mint, maxt int64
-	held       atomic.Int64 // bytes of the account
+	taken      atomic.Int64 // bytes of the account
 
 	mu      sync.Mutex // guards what follows
 	open    map[*set]struct{}
@@ -123,7 +123,7 @@ func (q *querier) Close() error {
 	for s := range open {
 		s.inner.Close()
 	}
-	account.Give(q.held.Swap(0))
+	account.Give(q.taken.Swap(0))
 	return nil
 }
 

@@ -213,7 +213,7 @@ func (s *set) read(ls labels.Labels) (*series, error) {
 func (s *set) take(bytes int) error {
 	err := s.account.Take(s.ctx, int64(bytes))
 	if err == nil {
-		s.q.held.Add(int64(bytes))
+		s.q.taken.Add(int64(bytes))
 	}
 	return err
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
-// appendBeside adds what came with a sample of the request's last series: exemplars, and what is known of its metric
+// appendAttached adds what came with a sample of the request's last series: exemplars, and what is known of its metric
 // family where that is not what the sample before said.
-func (a *appender) appendBeside(ls labels.Labels, opts storage.AppendV2Options) {
+func (a *appender) appendAttached(ls labels.Labels, opts storage.AppendV2Options) {
 	r := &a.req
 	for _, e := range opts.Exemplars {
 		var raw []byte
@@ -42,8 +42,8 @@ func (a *appender) appendBeside(ls labels.Labels, opts storage.AppendV2Options) 
 	})
 }
 
-// said is the metadata that went into the request last.
-type said struct {
+// lastMetadata is the metadata that went into the request last.
+type lastMetadata struct {
 	family string
 	meta   metadata.Metadata
 }

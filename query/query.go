@@ -1,5 +1,19 @@
-// Package query is the read path: matchers and a time range become a set of series, the series a plan of store calls,
-// the rows samples again.
+// Package query is the read path: matchers and a time range become series, the series a plan of store calls, and the
+// rows of the data table samples again.
+//
+// A Querier asks the index for the series that match, and returns a SeriesSet. The set reads block by block, one block
+// ahead of its consumer. A block goes through four steps:
+//
+//	extent    which groups of series and which hours it is of
+//	plan      the rows that there may be, and for the rows of each metric the cheaper method: gets or a scan
+//	tasks     parts of the plan; each is one call of the store, by one of a few goroutines
+//	result    the samples in the order of series and time
+//
+// Before the tasks the Buffer is asked for samples that are not in the store yet.
+//
+// A Querier is safe for concurrent use; a SeriesSet belongs to one goroutine. The package has no locks: a block belongs
+// to the goroutine that reads it until that has sent it to the set. Memory is taken from the account of the context
+// (package budget) before it is used, and taking it may wait; the function given to Buffer.Buffered does not wait.
 package query
 
 import (

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"slices"
-	"sort"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -38,17 +37,17 @@ type set struct {
 	next extent
 	rows int // how many rows it should have
 
-	ahead   chan fetched // the block being read, nil if none is
-	current *block
-	spare   *block
-	run     int // the current block's next run
-	group   int // the current group, -1 before the first
-	view    mapping.Points
-	err     error
+	prefetch chan fetched // the block being read, nil if none is
+	current  *block
+	spare    *block
+	run      int // the current block's next run
+	group    int // the current group, -1 before the first
+	view     mapping.Points
+	err      error
 
-	warnings []error
-	touched  Touched
-	holding  // of what the index has found
+	warnings    []error
+	touched     Touched
+	reservation // of what the index has found
 }
 
 type fetched struct {
@@ -61,7 +60,7 @@ type fetched struct {
 func newSet(ctx context.Context, q *Querier, found index.Result, mint, maxt int64) *set {
 	ctx, cancel := context.WithCancel(ctx)
 	return &set{
-		ctx: ctx, cancel: cancel, holding: holding{budget.From(ctx), found.Bytes},
+		ctx: ctx, cancel: cancel, reservation: reservation{budget.From(ctx), found.Bytes},
 		q: q, groups: groupByLabels(found.Series), hours: found.Hours, mint: mint, maxt: maxt,
 		population: found.Metrics, rowRegexp: found.RowRegexp, rows: firstRows, group: -1,
 	}
@@ -87,91 +86,43 @@ func (s *set) start() {
 	s.current, s.spare = s.q.blocks.Get().(*block), s.q.blocks.Get().(*block)
 	s.current.extent, s.current.runs = extent{}, s.current.runs[:0]
 	if len(s.groups) > 0 && len(s.hours) > 0 {
-		s.fetchAhead()
+		s.prefetchBlock()
 	} else {
 		s.warn(s.missing())
 	}
 }
 
-// extentOf sizes the next extent for so many rows; at least one row.
-func (s *set) extentOf(e extent, rows int) extent {
-	hours := len(s.hours) - e.begin
-	first := &s.groups[e.from]
-	e.to, e.end = e.from+1, len(s.hours)
-	total := first.rows(s.hours)
-	if e.begin > 0 || total > rows {
-		// One group over a part of its hours, or over what is left of them.
-		e.end = e.begin + min(hours, max(1, rows/len(first.series)))
-		return e
-	}
-	for ; e.to < len(s.groups); e.to++ {
-		if total += s.groups[e.to].rows(s.hours); total > rows {
-			break
-		}
-	}
-	return e
-}
-
-// rows is the number of a group's rows at some hours.
-func (g *group) rows(hours []uint32) (n int) {
-	for _, s := range g.series {
-		if s.Days == nil {
-			n += len(hours)
-			continue
-		}
-		for _, run := range s.Days {
-			n += firstOf(hours, int(run.Last)+1) - firstOf(hours, int(run.First))
-		}
-	}
-	return n
-}
-
-// firstOf is the position of the first hour that is of a day, or of one after it.
-func firstOf(hours []uint32, day int) int {
-	return sort.Search(len(hours), func(i int) bool { return dayOf(hours[i]) >= day })
-}
-
-func dayOf(base uint32) int { return int(mapping.DayOf(int64(base) * 1000)) }
-
-// after is what follows an extent; ok is false at the end.
-func (s *set) after(e extent) (next extent, ok bool) {
-	if e.end < len(s.hours) {
-		return extent{from: e.from, begin: e.end}, true
-	}
-	return extent{from: e.to}, e.to < len(s.groups)
-}
-
-// fetchAhead starts reading the next block into the spare one.
-func (s *set) fetchAhead() {
+// prefetchBlock starts reading the next block into the spare one.
+func (s *set) prefetchBlock() {
 	b, e, rows := s.spare, s.next, s.rows
 	s.spare = nil
-	ahead := make(chan fetched, 1)
-	s.ahead = ahead
+	prefetched := make(chan fetched, 1)
+	s.prefetch = prefetched
 	go func() {
 		for {
-			b.plan(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
-			warnings, err := b.gatherBuffered(s.ctx, s)
+			b.listRows(s.q.Settings.Schema, s.groups, s.hours, s.extentOf(e, rows))
+			warnings, err := b.readBuffered(s.ctx, s)
 			full := false
 			if err == nil {
 				warnings = append(warnings, s.missing()...)
-				full, err = b.fill(s.ctx, s.q, s)
+				full, err = b.read(s.ctx, s.q, s)
 			}
 			if !full {
-				ahead <- fetched{b, warnings, err}
+				prefetched <- fetched{b, warnings, err}
 				return
 			}
-			rows = max(1, b.rows/8)
+			rows = max(1, len(b.plan.rows)/8)
 		}
 	}()
 }
 
 // advance makes the block that was read ahead the current one. False means that there is none, or an error.
 func (s *set) advance() bool {
-	if s.ahead == nil || s.err != nil {
+	if s.prefetch == nil || s.err != nil {
 		return false
 	}
-	f := <-s.ahead
-	s.ahead = nil
+	f := <-s.prefetch
+	s.prefetch = nil
 	s.warn(f.warnings)
 	if f.err != nil {
 		s.err = f.err
@@ -182,14 +133,14 @@ func (s *set) advance() bool {
 	s.touched.add(s.current.touched)
 	s.q.metrics.touch(s.current.touched)
 	if points := s.current.touched.Samples; points > 0 {
-		s.rows = min(maxRows, max(1, s.current.rows*aimedPoints/points))
+		s.rows = min(maxRows, max(1, len(s.current.plan.rows)*aimedPoints/points))
 	} else {
 		s.rows = min(maxRows, s.rows*4)
 	}
 	next, more := s.after(s.current.extent)
 	if more {
 		s.next = next
-		s.fetchAhead()
+		s.prefetchBlock()
 	}
 	return true
 }
@@ -249,27 +200,12 @@ func (s *set) warn(warnings []error) {
 
 func (s *set) Close() {
 	s.cancel()
-	if s.ahead != nil {
-		s.spare = (<-s.ahead).block
-		s.ahead = nil
+	if s.prefetch != nil {
+		s.spare = (<-s.prefetch).block
+		s.prefetch = nil
 	}
 	s.q.release(s.current)
 	s.q.release(s.spare)
 	s.current, s.spare = new(block), nil
 	s.giveBack()
-}
-
-// release gives a block, or nil, up for another query.
-func (q *Querier) release(b *block) {
-	if b == nil {
-		return
-	}
-	for _, r := range b.readers {
-		r.release(q)
-	}
-	b.slabs.release()
-	b.giveBack()
-	if cap(b.merged.T) <= aimedPoints {
-		q.blocks.Put(b)
-	}
 }
