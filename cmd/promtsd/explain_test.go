@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
@@ -16,9 +17,9 @@ import (
 func TestExplain_OfARunningPromtsd(t *testing.T) {
 	p := promtest.StartPromtsd(t, promtest.PromtsdConfig{})
 	now := time.Now().UnixMilli()
-	res, err := postWrite(t.Context(), http.DefaultClient, p.URL(), messageV2, []sent{{
-		labels:  []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "job", Value: "node"}},
-		samples: []request.Sample{{T: now - 2, V: 1}, {T: now - 1, V: 0}, {T: now, V: 1}},
+	res, err := remotetest.Write(t.Context(), http.DefaultClient, p.URL(), remotetest.MessageV2, []remotetest.Series{{
+		Labels:  []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "job", Value: "node"}},
+		Samples: []request.Sample{{T: now - 2, V: 1}, {T: now - 1, V: 0}, {T: now, V: 1}},
 	}})
 	if err != nil || res.StatusCode/100 != 2 {
 		t.Fatalf("write: %v, %v", res, err)

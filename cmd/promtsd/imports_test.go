@@ -25,7 +25,17 @@ var mayImport = map[string][]string{
 		"mapping/uid",
 		"store", "store/cellio", "store/instrument", "store/pebble", "store/hbase", "store/hbase/client",
 	},
-	"cmd/promtsd/promtest": {"store/storetest/child"},
+	"cmd/promtsd/promtest":   {"store/hbase/hbasetest", "store/storetest/child"},
+	"cmd/promtsd/remotetest": {"mapping", "mapping/request"},
+
+	// Tests of whole programs.
+	"cmd/promtsd/e2e/bench":      {"adapter", "adapter/wire", "mapping", "query"},
+	"cmd/promtsd/e2e/crash":      {},
+	"cmd/promtsd/e2e/hbase":      {"adapter/peer", "mapping"},
+	"cmd/promtsd/e2e/opentsdb":   {"mapping"},
+	"cmd/promtsd/e2e/prometheus": {"mapping"},
+	"cmd/promtsd/e2e/stress":     {},
+	"cmd/promtsd/e2e/torture":    {},
 
 	"adapter": {
 		"adapter/bounds", "adapter/fair", "adapter/wire", "query", "query/budget", "mapping", "mapping/request",
@@ -76,11 +86,12 @@ var mayImport = map[string][]string{
 	"mapping":                {},
 	"clockcache":             {},
 
-	"store/pebble":          {"store"},
-	"store/storetest":       {"store"},
-	"store/storetest/child": {},
-	"store/cellio":          {"store"},
-	"store/instrument":      {"store"},
+	"store/pebble":            {"store"},
+	"store/pebble/pebbletest": {"store/pebble"},
+	"store/storetest":         {"store"},
+	"store/storetest/child":   {},
+	"store/cellio":            {"store"},
+	"store/instrument":        {"store"},
 
 	"store/hbase/wire":      {},
 	"store/hbase/rpc":       {"store/hbase/wire"},
@@ -94,9 +105,9 @@ var mayImport = map[string][]string{
 // what it needs, which fills a store for the tests of the read path.
 var testsMayImport = []string{
 	"store/pebble", "store/hbase", "store/hbase/client", "store/storetest", "store/storetest/child",
-	"cmd/promtsd/promtest",
+	"cmd/promtsd/promtest", "cmd/promtsd/remotetest",
 	"mapping/ingest",
-	"store/cellio", "store/hbase/hbasetest",
+	"store/cellio", "store/pebble/pebbletest", "store/hbase/hbasetest",
 	"mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/pack", "mapping/request",
 	"mapping/uid", "store",
 }

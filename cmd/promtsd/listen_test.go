@@ -20,7 +20,7 @@ import (
 
 // While what is held is being stored, clients are refused.
 func TestListener_RefusesWhileAllIsStored(t *testing.T) {
-	addr, err := unusedAddr()
+	addr, err := promtest.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,75 +2,19 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping/journal"
 )
-
-// webFiles are web configurations of listeners, and configurations of clients for them, by what is in them.
-type webFiles struct{ dir string }
-
-func (f webFiles) path(name string) string { return filepath.Join(f.dir, name+".yml") }
-
-// newWebFiles makes a certificate for 127.0.0.1, of server and client, and configurations with it and with a password.
-func newWebFiles(t *testing.T) webFiles {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "promtsd"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const (
-		tls      = "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"
-		mutual   = "tls_server_config: {cert_file: cert.pem, key_file: key.pem, client_auth_type: RequireAndVerifyClientCert, client_ca_file: cert.pem}\n"
-		users    = "basic_auth_users: {peer: $2a$04$46HczdOk98.Yk/pXjguBEedEpVBMvAGxLkDnsoODv.XXI4rTXXyO6}\n" // "secret"
-		trust    = "tls_config: {ca_file: cert.pem}\n"
-		show     = "tls_config: {ca_file: cert.pem, cert_file: cert.pem, key_file: key.pem}\n"
-		password = "basic_auth: {username: peer, password: secret}\n"
-	)
-	f := webFiles{t.TempDir()}
-	for name, content := range map[string]string{
-		"cert.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		"key.pem":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
-		"tls.yml":  tls, "mutual.yml": mutual, "users.yml": users, "both.yml": tls + users,
-		"trust.yml": trust, "show.yml": show, "password.yml": password, "all.yml": show + password,
-		"wrong.yml": trust + "basic_auth: {username: peer, password: guess}\n", "bad.yml": "basic_auth: [",
-	} {
-		if err := os.WriteFile(filepath.Join(f.dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return f
-}
 
 // oneRow is a Local that holds one row of everything.
 type oneRow struct{}
@@ -105,7 +49,7 @@ func startPeer(t *testing.T, f *peerFlags, webConfig string, writer journal.ID) 
 // Where TLS or authentication is on, and the client's configuration fits, peers are asked; where it does not fit, the
 // start fails.
 func TestPeers_AreAskedOrTheStartFails(t *testing.T) {
-	files := newWebFiles(t)
+	files := promtest.NewWebFiles(t)
 	for _, c := range []struct {
 		web, client string
 		want        string // part of the error
@@ -120,10 +64,10 @@ func TestPeers_AreAskedOrTheStartFails(t *testing.T) {
 			f := &peerFlags{listen: "127.0.0.1:0"}
 			webConfig := ""
 			if c.web != "" {
-				webConfig = files.path(c.web)
+				webConfig = files.Path(c.web)
 			}
 			if c.client != "" {
-				f.httpConfig = files.path(c.client)
+				f.httpConfig = files.Path(c.client)
 			}
 			one, err := startPeer(t, f, webConfig, 0)
 			if c.want != "" {
@@ -158,7 +102,7 @@ func TestPeers_AreAskedOrTheStartFails(t *testing.T) {
 
 // A promtsd that cannot reach itself where others are to does start: the network may come later.
 func TestPeers_StartWithoutTheirNetwork(t *testing.T) {
-	addr, err := unusedAddr()
+	addr, err := promtest.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +157,7 @@ func TestServe_EmbeddedStoreHasNoPeers(t *testing.T) {
 		t.Error("it listens for peers")
 	}
 	for _, path := range []string{"/internal/v1/held", "/internal/v2/held"} {
-		res, err := post(t.Context(), http.DefaultClient, promtsd.URL()+path+"?writer=0000000000000000", "",
+		res, err := remotetest.Post(t.Context(), http.DefaultClient, promtsd.URL()+path+"?writer=0000000000000000", "",
 			[]byte("12345678"))
 		if err != nil {
 			t.Fatal(err)
@@ -228,8 +172,8 @@ func TestServe_EmbeddedStoreHasNoPeers(t *testing.T) {
 
 // The commands that ask a running promtsd do so with TLS and authentication.
 func TestHTTPConfig_OfHealthcheckAndExplain(t *testing.T) {
-	files := newWebFiles(t)
-	addr, err := unusedAddr()
+	files := promtest.NewWebFiles(t)
+	addr, err := promtest.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +182,7 @@ func TestHTTPConfig_OfHealthcheckAndExplain(t *testing.T) {
 	go func() {
 		ended <- execute(ctx, []string{
 			"serve", "--store.url=pebble:" + t.TempDir(), "--web.listen-address=" + addr, "--web.config.file=" +
-				files.path("both"),
+				files.Path("both"),
 		}, streams{strings.NewReader(""), io.Discard, io.Discard})
 	}()
 	run := func(args ...string) (string, error) {
@@ -247,18 +191,18 @@ func TestHTTPConfig_OfHealthcheckAndExplain(t *testing.T) {
 		return out.String(), err
 	}
 	promtest.Until(t, "it is ready", func(context.Context) error {
-		_, err := run("healthcheck", "--url=https://"+addr+"/-/ready", "--http.config.file="+files.path("all"))
+		_, err := run("healthcheck", "--url=https://"+addr+"/-/ready", "--http.config.file="+files.Path("all"))
 		return err
 	})
-	if out, err := run("explain", "--url=https://"+addr, "--http.config.file="+files.path("all"), "up"); err != nil ||
+	if out, err := run("explain", "--url=https://"+addr, "--http.config.file="+files.Path("all"), "up"); err != nil ||
 		!strings.Contains(out, "series: 0") {
 		t.Errorf("explain: %v, %s", err, out)
 	}
 	for _, args := range [][]string{
 		{"healthcheck", "--url=https://u:hidden@" + addr + "/-/ready"},
-		{"healthcheck", "--url=https://u:hidden@" + addr + "/-/ready", "--http.config.file=" + files.path("trust")},
+		{"healthcheck", "--url=https://u:hidden@" + addr + "/-/ready", "--http.config.file=" + files.Path("trust")},
 		{"explain", "--url=https://u:hidden@" + addr, "up"},
-		{"explain", "--url=https://u:hidden@" + addr, "--http.config.file=" + files.path("trust"), "up"},
+		{"explain", "--url=https://u:hidden@" + addr, "--http.config.file=" + files.Path("trust"), "up"},
 		{"explain", "--url=https://u:hidden@" + addr + ":x", "up"},
 	} {
 		if out, err := run(args...); err == nil || strings.Contains(err.Error(), "hidden") {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
@@ -18,13 +19,13 @@ import (
 func TestServe_ProtectsByDefault(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	promtsd := promtest.StartPromtsd(t, promtest.PromtsdConfig{StoreURL: "pebble:" + data})
-	err := mustPost(t.Context(), promtsd.URL(), 0, []sent{{
-		labels: []prompb.Label{{Name: "__name__", Value: "up"}}, samples: []request.Sample{{T: 1, V: 1}},
+	err := remotetest.WriteInTurn(t.Context(), promtsd.URL(), 0, []remotetest.Series{{
+		Labels: []prompb.Label{{Name: "__name__", Value: "up"}}, Samples: []request.Sample{{T: 1, V: 1}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	flush(t, promtsd)
+	promtsd.Flush()
 	files := 0
 	err = filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -44,7 +45,7 @@ func TestServe_ProtectsByDefault(t *testing.T) {
 		t.Errorf("the store has %d files, %v", files, err)
 	}
 	profiles := func(p *promtest.Process) string {
-		text, err := get(t.Context(), http.DefaultClient, p.URL()+"/debug/pprof/")
+		text, err := promtest.Get(t.Context(), http.DefaultClient, p.URL()+"/debug/pprof/")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/promtsd/promtsd/adapter"
+	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
@@ -32,54 +33,8 @@ import (
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
+	"github.com/promtsd/promtsd/store/pebble/pebbletest"
 )
-
-// model is what a store must hold: for each label set, the bits that were written last at each time.
-type model map[string]*modelSeries
-
-type modelSeries struct {
-	labels labels.Labels
-	bits   map[int64]uint64
-}
-
-func (m model) write(series []sent) {
-	for _, s := range series {
-		builder := labels.NewBuilder(labels.EmptyLabels())
-		for _, l := range s.labels {
-			builder.Set(l.Name, l.Value) // an empty value is no label
-		}
-		ls := builder.Labels()
-		known := m[ls.String()]
-		if known == nil {
-			known = &modelSeries{ls, map[int64]uint64{}}
-			m[ls.String()] = known
-		}
-		for _, p := range s.samples {
-			known.bits[p.T] = math.Float64bits(p.V)
-		}
-	}
-}
-
-// read is what a query must answer: series in the order of their labels, samples in that of time.
-func (m model) read(mint, maxt int64, matchers []*labels.Matcher) (answer []readSeries) {
-	for _, s := range m {
-		matches := func(matcher *labels.Matcher) bool { return matcher.Matches(s.labels.Get(matcher.Name)) }
-		if slices.ContainsFunc(matchers, func(matcher *labels.Matcher) bool { return !matches(matcher) }) {
-			continue
-		}
-		found := readSeries{labels: s.labels}
-		for _, t := range slices.Sorted(maps.Keys(s.bits)) {
-			if mint <= t && t <= maxt {
-				found.samples = append(found.samples, request.Sample{T: t, V: math.Float64frombits(s.bits[t])})
-			}
-		}
-		if len(found.samples) > 0 {
-			answer = append(answer, found)
-		}
-	}
-	slices.SortFunc(answer, func(a, b readSeries) int { return labels.Compare(a.labels, b.labels) })
-	return answer
-}
 
 // world draws requests and queries whose names, values and times meet.
 type world struct {
@@ -122,13 +77,13 @@ const lastHour = mapping.MaxTime / mapping.HourMs
 
 // request draws the series of a write request. A label with an empty value is sent now and then; in 1.0, labels need
 // not be sorted.
-func (w world) request(t *rapid.T) []sent {
+func (w world) request(t *rapid.T) []remotetest.Series {
 	bits := rapid.OneOf(rapid.SampledFrom([]uint64{
 		0, 1 << 63, 1, 0x7ff0000000000002, 0x7ff8000000000001, 0x7ff0000000000000, 0xfff0000000000000, 0xffffffffffffffff,
 		math.Float64bits(1), math.Float64bits(-129), math.Float64bits(1 << 53), math.Float64bits(0.1),
 		math.Float64bits(float64(float32(0.1))), math.Float64bits(math.MaxFloat64), math.Float64bits(math.MinInt64),
 	}), rapid.Uint64())
-	one := rapid.Custom(func(t *rapid.T) sent {
+	one := rapid.Custom(func(t *rapid.T) remotetest.Series {
 		set := map[string]string{"__name__": w.values.Draw(t, "metric")}
 		for range rapid.IntRange(0, 4).Draw(t, "labels") {
 			name := w.names.Draw(t, "name")
@@ -143,12 +98,12 @@ func (w world) request(t *rapid.T) []sent {
 				set[fmt.Sprintf("label_%02d", i)] = w.values.Draw(t, "value")
 			}
 		}
-		var s sent
+		var s remotetest.Series
 		for _, name := range rapid.Permutation(slices.Sorted(maps.Keys(set))).Draw(t, "order") {
-			s.labels = append(s.labels, prompb.Label{Name: name, Value: set[name]})
+			s.Labels = append(s.Labels, prompb.Label{Name: name, Value: set[name]})
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "samples") {
-			s.samples = append(s.samples, request.Sample{
+			s.Samples = append(s.Samples, request.Sample{
 				T: w.times.Draw(t, "t"), V: math.Float64frombits(bits.Draw(t, "bits")),
 			})
 		}
@@ -261,12 +216,13 @@ func TestRoundTrip_BitsComeBack(t *testing.T) {
 		server := start()
 		defer func() { server.Close() }()
 
-		w, want := drawWorld(t), model{}
+		w, want := drawWorld(t), remotetest.Model{}
 		t.Repeat(map[string]func(*rapid.T){
 			"write": func(t *rapid.T) {
-				series, message := w.request(t), rapid.SampledFrom([]string{messageV1, messageV2}).Draw(t, "message")
+				series := w.request(t)
+				message := rapid.SampledFrom([]string{remotetest.MessageV1, remotetest.MessageV2}).Draw(t, "message")
 				writeAll(t, server, message, series)
-				want.write(series)
+				want.Write(series)
 			},
 			"read": func(t *rapid.T) { readSame(t, server, w, want) },
 			"tick": func(*rapid.T) { clock = clock.Add(time.Millisecond) },
@@ -282,7 +238,7 @@ func TestRoundTrip_BitsComeBack(t *testing.T) {
 
 // TestRoundTrip_AllOfTime asks for more than all time of a series that has samples at both of its ends.
 func TestRoundTrip_AllOfTime(t *testing.T) {
-	st := memStore(t)
+	st := pebbletest.Open(t, pebble.Config{})
 	settings, _, err := catalog.Init(t.Context(), st, "promtsd", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -292,24 +248,25 @@ func TestRoundTrip_AllOfTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	series := []sent{{
-		labels:  []prompb.Label{{Name: "__name__", Value: "ends"}},
-		samples: []request.Sample{{T: mapping.MaxTime, V: 2}, {T: 0, V: math.Copysign(0, -1)}},
+	series := []remotetest.Series{{
+		Labels:  []prompb.Label{{Name: "__name__", Value: "ends"}},
+		Samples: []request.Sample{{T: mapping.MaxTime, V: 2}, {T: 0, V: math.Copysign(0, -1)}},
 	}}
-	writeAll(t, server, messageV1, series)
-	want := model{}
-	want.write(series)
+	writeAll(t, server, remotetest.MessageV1, series)
+	want := remotetest.Model{}
+	want.Write(series)
 	queries := []*prompb.Query{{StartTimestampMs: math.MinInt64, EndTimestampMs: math.MaxInt64}}
-	for _, form := range readForms {
-		got, err := postRead(t.Context(), server.Client(), server.URL, form, queries)
-		if g, w := fmt.Sprint(got), fmt.Sprint([][]readSeries{want.read(0, mapping.MaxTime, nil)}); err != nil || g != w {
+	for _, form := range remotetest.ResponseTypes {
+		got, err := remotetest.Read(t.Context(), server.Client(), server.URL, form, queries)
+		all := [][]remotetest.ReadSeries{want.Read(0, mapping.MaxTime, nil)}
+		if g, w := fmt.Sprint(got), fmt.Sprint(all); err != nil || g != w {
 			t.Errorf("in form %v:\ngot  %s, %v\nwant %s", form, g, err, w)
 		}
 	}
 }
 
-func writeAll(t rapid.TB, server *parts, message string, series []sent) {
-	res, err := postWrite(context.Background(), server.Client(), server.URL, message, series)
+func writeAll(t rapid.TB, server *parts, message string, series []remotetest.Series) {
+	res, err := remotetest.Write(context.Background(), server.Client(), server.URL, message, series)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,25 +276,25 @@ func writeAll(t rapid.TB, server *parts, message string, series []sent) {
 	}
 	samples := 0
 	for _, s := range series {
-		samples += len(s.samples)
+		samples += len(s.Samples)
 	}
 	said := res.Header.Get("X-Prometheus-Remote-Write-Samples-Written")
-	if message == messageV2 && said != strconv.Itoa(samples) {
+	if message == remotetest.MessageV2 && said != strconv.Itoa(samples) {
 		t.Fatalf("write: %s samples are said to be written, want %d", said, samples)
 	}
 }
 
 // readSame asks some queries in one request, in both forms, and compares the answers with the model's.
-func readSame(t *rapid.T, server *parts, w world, want model) {
+func readSame(t *rapid.T, server *parts, w world, want remotetest.Model) {
 	var queries []*prompb.Query
-	var answers [][]readSeries
+	var answers [][]remotetest.ReadSeries
 	for range rapid.IntRange(1, 3).Draw(t, "queries") {
 		q, matchers := w.query(t)
 		queries = append(queries, q)
-		answers = append(answers, want.read(q.StartTimestampMs, q.EndTimestampMs, matchers))
+		answers = append(answers, want.Read(q.StartTimestampMs, q.EndTimestampMs, matchers))
 	}
-	for _, form := range readForms {
-		got, err := postRead(context.Background(), server.Client(), server.URL, form, queries)
+	for _, form := range remotetest.ResponseTypes {
+		got, err := remotetest.Read(context.Background(), server.Client(), server.URL, form, queries)
 		if err != nil {
 			t.Fatalf("read %v in form %v: %v", queries, form, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,17 +15,14 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 )
 
 // TestMain makes this test binary serve as the program promtsd for the scripts.
 func TestMain(m *testing.M) {
-	testscript.Main(withHBase{m}, map[string]func(){"promtsd": main})
+	testscript.Main(m, map[string]func(){"promtsd": main})
 }
-
-// withHBase runs the tests, and then ends the HBase that they shared.
-type withHBase struct{ tests *testing.M }
-
-func (w withHBase) Run() int { return sharedHBase.Main(w.tests) }
 
 // TestScripts runs the command lines in testdata/script: what the program says, where, and with which status. Besides
 // the commands of testscript there are
@@ -48,7 +44,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			addr, err := unusedAddr()
+			addr, err := promtest.FreeAddr()
 			env.Setenv("ADDR", addr)
 			env.Setenv("GOLDEN", golden)
 			return err
@@ -160,13 +156,4 @@ func becomesReady(ctx context.Context, url string) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// unusedAddr is an address of 127.0.0.1 that nobody listens on.
-func unusedAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

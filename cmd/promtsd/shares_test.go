@@ -81,7 +81,7 @@ func TestServe_LeavesMemoryToTheStore(t *testing.T) {
 	}
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(limit))
 	p := promtest.StartPromtsd(t, promtest.PromtsdConfig{Args: []string{"--store.cache-bytes=100MiB"}})
-	got, err := metric(t.Context(), p.URL(), "go_gc_gomemlimit_bytes")
+	got, err := promtest.Metric(t.Context(), p.URL(), "go_gc_gomemlimit_bytes")
 	if err != nil || got > limit-cache || got < limit*3/4 {
 		t.Errorf("Go's runtime may have %.0f bytes of %d, %v; the store's cache has %d", got, limit, err, cache)
 	}

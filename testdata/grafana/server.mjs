@@ -2,8 +2,8 @@
 //
 //   npm ci && npm run record -- URL START END CALLS PICTURE
 //
-// URL is where promtsd (or a Prometheus) serves the data of cmd/promtsd's TestGrafana from START to END, in ms since
-// 1970; that test runs all this by itself, see there. CALLS and PICTURE are the files to be written.
+// URL is where promtsd (or a Prometheus) serves the data of TestGrafana, in cmd/promtsd/e2e/prometheus, from START to END,
+// in ms since 1970; that test runs all this by itself, see there. CALLS and PICTURE are the files to be written.
 //
 // The browser runs page.mjs: Grafana's own code, of its packages. Between it and promtsd Grafana has a server, whose part
 // is played here: it hands calls of the data source's resources on, makes queries of the API out of the queries of

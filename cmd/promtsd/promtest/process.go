@@ -136,6 +136,13 @@ func (p *Process) Restart() {
 	}
 }
 
+// Flush stops the process and runs it again, so that promtsd stores all that it buffers.
+func (p *Process) Flush() {
+	p.t.Helper()
+	p.Stop()
+	p.Restart()
+}
+
 // launch runs the program once and waits until it is ready. On an error no process is left.
 func (p *Process) launch() error {
 	r, err := p.start()
