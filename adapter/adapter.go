@@ -28,9 +28,9 @@ import (
 
 // Appender stores the samples of a write request. It may be called by many goroutines at once.
 type Appender interface {
-	// Append makes the samples of req durable and readable, and what comes beside them. What can never be stored is in the
-	// result. An error means that the whole request should be sent again, which is harmless; the result then counts what
-	// is known to be stored. Nothing of req is kept after the return.
+	// Append makes the samples of req durable and readable, and its exemplars and metadata. What can never be stored is
+	// in the result. An error means that the whole request should be sent again, which is harmless; the result then
+	// counts what is known to be stored. Nothing of req is kept after the return.
 	Append(ctx context.Context, req *request.Write) (request.Result, error)
 }
 
@@ -62,11 +62,11 @@ type ReadLimits struct {
 	MaxConcurrent int
 	// MaxRequestBytes bounds a request, as it is sent (more is 413) and inflated (more is 400). Default 4 MiB.
 	MaxRequestBytes int
-	// MaxSamples bounds the samples of an answer in the SAMPLES form, which is built in memory; more is 400. The
-	// streamed form has no such bound. Default 50 million.
+	// MaxSamples bounds the samples of an answer in the SAMPLES response type, which is built in memory; more is 400. The
+	// streamed one has no such bound. Default 50 million.
 	MaxSamples int
-	// MaxResponseBytes bounds an answer in the SAMPLES form before compression; more is 400. At most 2 GiB, default
-	// 512 MiB.
+	// MaxResponseBytes bounds an answer in the SAMPLES response type before compression; more is 400. At most 2 GiB,
+	// default 512 MiB.
 	MaxResponseBytes int
 	// WriteTimeout is how long the client may take to accept a megabyte of an answer. Default 1 minute.
 	WriteTimeout time.Duration

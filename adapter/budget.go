@@ -32,10 +32,10 @@ func (b *bodyBudget) lease(r *http.Request) *lease {
 
 // A lease is the part of a budget that one request holds. It serves one goroutine.
 type lease struct {
-	budget *bodyBudget
-	client string
-	held   int64
-	asked  int64 // what it would hold with what it was refused last
+	budget    *bodyBudget
+	client    string
+	held      int64
+	requested int64 // what it would hold with what it was refused last
 }
 
 // take adds n bytes to the lease and reports whether the budget had them for its client. A lease that is the only one
@@ -44,10 +44,10 @@ func (l *lease) take(n int) bool {
 	b := l.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	asked, alone := l.held+int64(n), b.used == l.held
-	fits := fair.Share(b.held[l.client]+int64(n), b.max-b.used-int64(n)) || alone && asked <= b.least
+	requested, alone := l.held+int64(n), b.used == l.held
+	fits := fair.Share(b.held[l.client]+int64(n), b.max-b.used-int64(n)) || alone && requested <= b.least
 	if n > 0 && !fits {
-		l.asked = asked
+		l.requested = requested
 		return false
 	}
 	l.add(int64(n))
@@ -55,7 +55,7 @@ func (l *lease) take(n int) bool {
 }
 
 // never says whether what the lease was refused last is more than it would get alone.
-func (l *lease) never() bool { return l.asked > max(l.budget.least, l.budget.max*3/4) } // see fair.Share
+func (l *lease) never() bool { return l.requested > max(l.budget.least, l.budget.max*3/4) } // see fair.Share
 
 // release gives back all that was taken.
 func (l *lease) release() {

@@ -7,9 +7,9 @@ import (
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
-// metrics of the handlers. The labels are bounded: version is 1.0, 2.0 or unknown; form is samples, streamed_xor_chunks
-// or unknown; code is an HTTP status, or canceled (the client went away) or aborted (an answer broke off); reason is a
-// request.Reason.
+// metrics of the handlers. The labels are bounded: version is 1.0, 2.0 or unknown; response_type is samples,
+// streamed_xor_chunks or unknown; code is an HTTP status, or canceled (the client went away) or aborted (an answer
+// broke off); reason is a request.Reason.
 type metrics struct {
 	writeRequests   *prometheus.CounterVec
 	writeDuration   *prometheus.HistogramVec
@@ -69,8 +69,8 @@ func newMetrics(reg prometheus.Registerer, inFlight *bodyBudget, reads *fair.Pla
 		writeMalformed: counter("write_malformed_series_total",
 			"Time series and exemplars that contradict the remote-write protocol."),
 
-		readRequests: counters("read_requests_total", "Remote-read requests answered.", "form", "code"),
-		readDuration: durations("read_request_duration_seconds", "Time to answer a remote-read request.", "form"),
+		readRequests: counters("read_requests_total", "Remote-read requests answered.", "response_type", "code"),
+		readDuration: durations("read_request_duration_seconds", "Time to answer a remote-read request.", "response_type"),
 		readWaiting: prometheus.NewGauge(prometheus.GaugeOpts(opts("read_waiting_requests",
 			"Remote-read requests that wait for others to end."))),
 		readQueries: counter("read_queries_total", "Queries of remote-read requests."),

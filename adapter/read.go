@@ -37,13 +37,13 @@ func newReadBuffers(limits ReadLimits) *readBuffers {
 // serveRead answers a remote-read request.
 func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 	begin := h.config.Now()
-	form, out := "unknown", &responseWriter{w: h.paceAnswer(w)}
+	responseType, out := "unknown", &responseWriter{w: h.paceAnswer(w)}
 	answer := h.admit(w, r)
 	if answer == nil {
 		answer = checkEncoding(r)
 	}
 	if answer == nil {
-		form, answer = h.read(h.pace(w, r), out)
+		responseType, answer = h.read(h.pace(w, r), out)
 	}
 	out.w.end()
 	label := answer.label()
@@ -54,8 +54,8 @@ func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 		label = aborted
 	}
 	h.metrics.readBytes.Add(float64(out.w.bytes))
-	h.metrics.readRequests.WithLabelValues(form, label).Inc()
-	h.metrics.readDuration.WithLabelValues(form).Observe(h.config.Now().Sub(begin).Seconds())
+	h.metrics.readRequests.WithLabelValues(responseType, label).Inc()
+	h.metrics.readDuration.WithLabelValues(responseType).Observe(h.config.Now().Sub(begin).Seconds())
 	if label == aborted || label == "500" {
 		h.config.Logger.Error("remote read failed", "err", answer.text, "client", r.RemoteAddr)
 	}
@@ -69,7 +69,7 @@ func (h *Handler) serveRead(w http.ResponseWriter, r *http.Request) {
 }
 
 // read reads the request, waits for its turn and writes the answer: a request that comes slowly has no turn.
-func (h *Handler) read(r *http.Request, out *responseWriter) (form string, answer *reply) {
+func (h *Handler) read(r *http.Request, out *responseWriter) (responseType string, answer *reply) {
 	account := h.config.Memory.Open()
 	defer account.Close()
 	ctx := budget.NewContext(r.Context(), account)
@@ -156,8 +156,8 @@ func (h *Handler) warn(set query.SeriesSet) {
 	})
 }
 
-// sendSamples answers in the SAMPLES form, which is whole before its first byte is sent, and in memory until then:
-// deflated.
+// sendSamples answers in the SAMPLES response type, which is whole before its first byte is sent, and in memory until
+// then: deflated.
 func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wire.ReadQuery,
 	out *responseWriter) error {
 	samples := 0
@@ -209,7 +209,7 @@ func (h *Handler) sendSamples(ctx context.Context, b *readBuffers, queries []wir
 	return nil
 }
 
-// streamChunks answers in the streamed form: memory for a frame, however long the answer is.
+// streamChunks answers in the streamed response type: memory for a frame, however long the answer is.
 func (h *Handler) streamChunks(ctx context.Context, b *readBuffers, queries []wire.ReadQuery,
 	out *responseWriter) error {
 	account := budget.From(ctx)

@@ -148,7 +148,7 @@ func TestRead_PrometheusClientGetsEveryBit(t *testing.T) {
 				t.Errorf("got %v frames", frames)
 			}
 			s.wantMetrics(t, "promtsd_read_requests_total",
-				fmt.Sprintf(`{code="200",form="%s"} 1`, strings.ToLower(form.String())))
+				fmt.Sprintf(`{code="200",response_type="%s"} 1`, strings.ToLower(form.String())))
 			if s.querier.closed != 1 {
 				t.Errorf("closed %d sets, want 1", s.querier.closed)
 			}
@@ -298,7 +298,7 @@ func TestRead_ErrorAfterTheFirstByteBreaksTheConnection(t *testing.T) {
 	if _, err := s.read(t, formStreamed, all()); err == nil {
 		t.Error("Prometheus's client takes an answer that broke off for whole")
 	}
-	s.wantMetrics(t, "promtsd_read_requests_total", `{code="aborted",form="streamed_xor_chunks"} 2`)
+	s.wantMetrics(t, "promtsd_read_requests_total", `{code="aborted",response_type="streamed_xor_chunks"} 2`)
 	if got := s.metric(t, "promtsd_read_in_flight_requests"); got != 0 {
 		t.Errorf("got %v running reads, want 0", got)
 	}

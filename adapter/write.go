@@ -133,7 +133,7 @@ func (h *Handler) write(r *http.Request, version string) (none request.Result, a
 	return h.append(ctx, req, version, counts)
 }
 
-// append stores what was decoded and judges the outcome.
+// append stores what was decoded and counts the outcome.
 func (h *Handler) append(
 	ctx context.Context, req *request.Write, version string, counts wire.Counts,
 ) (result request.Result, answer *reply) {

@@ -105,7 +105,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 const maxMetadataBytes = 64 << 20
 
 // serveTargetMetadata answers targets/metadata. The module's handler takes metadata from the targets that are scraped,
-// by a road on which nothing can fail. So what is asked for is read first, and the handler finds it as that of a target
+// on a path on which nothing can fail. So what is asked for is read first, and the handler finds it as that of a target
 // which is there for this request alone.
 func (h *Handler) serveTargetMetadata(w http.ResponseWriter, r *http.Request) {
 	limit, err := strconv.Atoi(r.FormValue("limit"))

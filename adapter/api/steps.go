@@ -38,20 +38,20 @@ const (
 func (e boundedEngine) NewInstantQuery(
 	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, ts time.Time,
 ) (promql.Query, error) {
-	return e.judge(func() (promql.Query, error) { return e.QueryEngine.NewInstantQuery(ctx, q, opts, text, ts) })
+	return e.bounded(func() (promql.Query, error) { return e.QueryEngine.NewInstantQuery(ctx, q, opts, text, ts) })
 }
 
 func (e boundedEngine) NewRangeQuery(
 	ctx context.Context, q storage.Queryable, opts promql.QueryOpts, text string, start, end time.Time, step time.Duration,
 ) (promql.Query, error) {
-	return e.judge(func() (promql.Query, error) {
+	return e.bounded(func() (promql.Query, error) {
 		return e.QueryEngine.NewRangeQuery(ctx, q, opts, text, start, end, step)
 	})
 }
 
-// judge makes a query. One that costs too much ends with an error as soon as it is executed: so the answer is 422, as
+// bounded makes a query. One that costs too much ends with an error as soon as it is executed: so the answer is 422, as
 // for the module's own limits. An error of NewQuery is always answered 400.
-func (e boundedEngine) judge(create func() (promql.Query, error)) (promql.Query, error) {
+func (e boundedEngine) bounded(create func() (promql.Query, error)) (promql.Query, error) {
 	query, err := create()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// Package bounds refuses queries whose text alone costs too much. It judges a text before anything is made of it:
+// Package bounds refuses queries whose text alone costs too much. It checks a text before anything is made of it:
 // parsing, and the compiling of regular expressions, have no bound of their own and cannot be interrupted.
 package bounds
 
@@ -60,7 +60,7 @@ func programSize(re *syntax.Regexp, limit int) int {
 	return size
 }
 
-// Text judges a PromQL expression of at most maxBytes. The error is ErrTooComplex.
+// Text checks a PromQL expression of at most maxBytes. The error is ErrTooComplex.
 func Text(query string, maxBytes int) error {
 	if err := checkLength(len(query), maxBytes); err != nil {
 		return err
@@ -107,7 +107,7 @@ func checkLength(bytes, maxBytes int) error {
 	return nil
 }
 
-// Parser is a parser that judges what it is given first.
+// Parser is a parser that checks what it is given first.
 type Parser struct {
 	parser.Parser
 	MaxBytes int // of an expression, or of all selectors of a request together

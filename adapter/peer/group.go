@@ -72,7 +72,7 @@ func (g *Group) Buffered(
 				tooLate := asking.Err() != nil
 				oldest, err := g.ask(asking, p, c)
 				if !tooLate {
-					g.judge(p, err)
+					g.recordResult(p, err)
 				}
 				if err != nil {
 					c.fail(p, err)
@@ -110,8 +110,8 @@ func (g *Group) inTurn(peers []Peer) []Peer {
 	return append(first, last...)
 }
 
-// judge notes whether a peer has answered.
-func (g *Group) judge(p Peer, err error) {
+// recordResult notes whether a peer has answered.
+func (g *Group) recordResult(p Peer, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {

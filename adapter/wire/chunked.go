@@ -12,7 +12,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
-// FrameWriter writes the streamed form of a remote-read answer, frame by frame:
+// FrameWriter writes the streamed encoding of a remote-read answer, frame by frame:
 //
 //	uvarint length of the message | CRC-32C of the message, 4 bytes big-endian | message
 //

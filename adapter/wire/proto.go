@@ -1,5 +1,5 @@
 // Package wire holds the message formats of Prometheus remote write and remote read as pure functions over bytes:
-// snappy blocks, the two write messages, the read request, and both forms of its answer. It knows nothing of HTTP.
+// snappy blocks, the two write messages, the read request, and both response types. It knows nothing of HTTP.
 //
 // The write messages are walked by hand, because they arrive thousands of times a second and become flat lists anyway.
 // What is accepted, and what it means, is what Prometheus's own generated decoders (prompb) say, without exception: a

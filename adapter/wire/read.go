@@ -9,10 +9,10 @@ import (
 	"github.com/promtsd/promtsd/adapter/bounds"
 )
 
-// ResponseType is a form of the answer to a remote read.
+// ResponseType is an encoding of the answer to a remote read.
 type ResponseType string
 
-// The two forms: all samples in one message, or XOR chunks in a stream of frames.
+// The two response types: all samples in one message, or XOR chunks in a stream of frames.
 const (
 	Samples  ResponseType = "samples"
 	Streamed ResponseType = "streamed_xor_chunks"

@@ -25,7 +25,7 @@ func (o older) CreateTable(ctx context.Context, t store.Table) error {
 func TestAdopt_MakesTheTableOfExemplarsWhereItIsMissing(t *testing.T) {
 	for _, url := range []string{"pebble:data", "hbase://localhost"} {
 		st := storetest.NewMem()
-		f := serveFlags{store: &storeFlags{url: url, own: "promtsd"}, settings: &settingFlags{}}
+		f := serveFlags{store: &storeFlags{url: url, systemTable: "promtsd"}, settings: &settingFlags{}}
 		made := func() bool {
 			tables, err := st.Tables(t.Context())
 			if err != nil {
@@ -49,7 +49,7 @@ func TestAdopt_MakesTheTableOfExemplarsWhereItIsMissing(t *testing.T) {
 // In a cluster nothing is made where no promtsd has been: the address may be a wrong one.
 func TestAdopt_MakesNothingInAClusterWithoutSettings(t *testing.T) {
 	st := storetest.NewMem()
-	f := serveFlags{store: &storeFlags{url: "hbase://localhost", own: "promtsd"}, settings: &settingFlags{}}
+	f := serveFlags{store: &storeFlags{url: "hbase://localhost", systemTable: "promtsd"}, settings: &settingFlags{}}
 	_, err := f.adopt(t.Context(), slog.New(slog.DiscardHandler), st)
 	if tables, listed := st.Tables(t.Context()); !errors.Is(err, catalog.ErrNotInitialised) || listed != nil ||
 		len(tables) > 0 {

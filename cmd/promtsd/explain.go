@@ -86,7 +86,7 @@ func (f *explainFlags) explain(ctx context.Context, env environment) error {
 		st, err = f.store.open(env.logger, registry)
 	}
 	return withStore(st, err, func(st store.Store) error {
-		settings, err := catalog.Open(ctx, st, f.store.own, nil)
+		settings, err := catalog.Open(ctx, st, f.store.systemTable, nil)
 		if err != nil {
 			return initHint(err)
 		}

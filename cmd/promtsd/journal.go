@@ -33,7 +33,7 @@ func withSettings(ctx context.Context, sf *storeFlags, env environment,
 	f func(store.Store, catalog.Settings) error) error {
 	st, err := sf.openExisting(env.logger)
 	return withStore(st, err, func(st store.Store) error {
-		settings, err := catalog.Open(ctx, st, sf.own, nil)
+		settings, err := catalog.Open(ctx, st, sf.systemTable, nil)
 		if err != nil {
 			return initHint(err)
 		}

@@ -28,10 +28,10 @@ import (
 
 // storeFlags say which store, and how it is opened.
 type storeFlags struct {
-	url   string
-	sync  bool
-	cache units.Base2Bytes
-	own   string
+	url         string
+	sync        bool
+	cache       units.Base2Bytes
+	systemTable string
 
 	hbaseUser        string
 	hbaseTLS         bool
@@ -61,7 +61,7 @@ func addStoreFlags(g flagGroup) *storeFlags {
 		"Codec of the tables that init makes; may be given more than once, and the first that the "+
 			"cluster accepts is taken.").Default("zstd", "snappy", "lz4", "gz", "none").StringsVar(&f.hbaseCompression)
 	g.Flag("table.promtsd", "Name of the table that promtsd keeps for itself: settings, and the series of each day.").
-		Default(catalog.DefaultTables().System).StringVar(&f.own)
+		Default(catalog.DefaultTables().System).StringVar(&f.systemTable)
 	return f
 }
 
@@ -200,8 +200,8 @@ func addSettingFlags(g flagGroup) *settingFlags {
 	return f
 }
 
-// asked lists the settings that were given on the command line.
-func (f *settingFlags) asked() map[string]string {
+// requested lists the settings that were given on the command line.
+func (f *settingFlags) requested() map[string]string {
 	asked := map[string]string{}
 	for name, given := range f.given {
 		if *given {

@@ -140,9 +140,9 @@ func addServe(app *kingpin.Application) (string, command) {
 	cmd.Flag("read.max-concurrent", "Remote reads served at a time; others wait.").Default(
 		"10").IntVar(&f.read.MaxConcurrent)
 	cmd.Flag("read.max-request-bytes", "Largest remote-read request.").Default("4MiB").BytesVar(&f.maxRequest)
-	cmd.Flag("read.max-samples", "Samples of a remote-read answer in the SAMPLES form, which is built in memory; the "+
-		"streamed form has no bound.").Default("50000000").IntVar(&f.read.MaxSamples)
-	cmd.Flag("read.max-response-bytes", "Size of a remote-read answer in the SAMPLES form.").
+	cmd.Flag("read.max-samples", "Samples of a remote-read answer in the SAMPLES response type, which is built in memory; the "+
+		"streamed one has no bound.").Default("50000000").IntVar(&f.read.MaxSamples)
+	cmd.Flag("read.max-response-bytes", "Size of a remote-read answer in the SAMPLES response type.").
 		Default("512MiB").BytesVar(&f.maxResponse)
 	cmd.Flag("query.max-series", "Series that one selector may find; 0 is any number.").Default(
 		"1000000").IntVar(&f.maxSeries)
@@ -450,10 +450,10 @@ func (f *serveFlags) adopt(ctx context.Context, logger *slog.Logger, st store.St
 	attrs := []any{"store", f.store.url}
 	if f.store.embedded() {
 		var created []string
-		settings, created, err = catalog.Init(ctx, st, f.store.own, f.settings.asked())
+		settings, created, err = catalog.Init(ctx, st, f.store.systemTable, f.settings.requested())
 		attrs = append(attrs, "created", created)
 	} else {
-		settings, err = catalog.Open(ctx, st, f.store.own, f.settings.asked())
+		settings, err = catalog.Open(ctx, st, f.store.systemTable, f.settings.requested())
 	}
 	if err != nil {
 		return settings, initHint(err)

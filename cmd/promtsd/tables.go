@@ -33,7 +33,7 @@ func addInit(app *kingpin.Application) (string, command) {
 		}
 		st, err := sf.open(env.logger, nil)
 		return withStore(st, err, func(st store.Store) error {
-			s, created, err := layout.Init(ctx, st, sf.own, settings.asked())
+			s, created, err := layout.Init(ctx, st, sf.systemTable, settings.requested())
 			if err != nil {
 				return err
 			}
@@ -76,10 +76,10 @@ func addIndexDisable(app *kingpin.Application) (string, command) {
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		st, err := sf.openExisting(env.logger)
 		return withStore(st, err, func(st store.Store) error {
-			if _, err := catalog.Open(ctx, st, sf.own, nil); err != nil {
+			if _, err := catalog.Open(ctx, st, sf.systemTable, nil); err != nil {
 				return initHint(err)
 			}
-			if err := catalog.SetIndexComplete(ctx, st, sf.own, false); err != nil {
+			if err := catalog.SetIndexComplete(ctx, st, sf.systemTable, false); err != nil {
 				return err
 			}
 			fmt.Fprintln(env.out, "index partial: series are found by row keys from the next start on")
@@ -96,7 +96,7 @@ func addIndexBuild(app *kingpin.Application) (string, command) {
 	return cmd.FullCommand(), func(ctx context.Context, env environment) error {
 		st, err := sf.openExisting(env.logger)
 		return withStore(st, err, func(st store.Store) error {
-			s, err := catalog.Open(ctx, st, sf.own, nil)
+			s, err := catalog.Open(ctx, st, sf.systemTable, nil)
 			if err != nil {
 				return initHint(err)
 			}
@@ -148,7 +148,7 @@ func addCellsDump(app *kingpin.Application) (string, command) {
 			p := newProgress(env.err)
 			report := func(cells int) { p.report("%d cells written", cells) }
 			if *forPeople {
-				err = dumpDecoded(ctx, env, st, sf.own, names, w, report)
+				err = dumpDecoded(ctx, env, st, sf.systemTable, names, w, report)
 			} else {
 				err = cellio.Dump(ctx, st, names, w, report)
 			}

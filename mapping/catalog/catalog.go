@@ -19,49 +19,50 @@ var ErrMismatch = errors.New("settings differ from those recorded in the store")
 
 var settingsRow = []byte("settings")
 
-// Open reads the settings recorded in own, promtsd's own table. asked holds the settings that were explicitly asked
-// for, by name; one that differs from the record is ErrMismatch with a text that says which and how to mend it. A store
+// Open reads the settings recorded in the system table. requested holds the settings that were explicitly given,
+// by name; one that differs from the record is ErrMismatch with a text that says which and how to mend it. A store
 // without a record is ErrNotInitialised.
-func Open(ctx context.Context, st store.Store, own string, asked map[string]string) (Settings, error) {
-	s, recorded, err := read(ctx, st, own)
+func Open(ctx context.Context, st store.Store, system string, requested map[string]string) (Settings, error) {
+	s, recorded, err := read(ctx, st, system)
 	switch {
 	case err != nil:
 		return Settings{}, err
 	case !complete(recorded):
 		return Settings{}, ErrNotInitialised
 	}
-	if err := s.agree(asked, recorded); err != nil {
+	if err := s.agree(requested, recorded); err != nil {
 		return Settings{}, err
 	}
 	return s, nil
 }
 
 // Init makes the tables that do not exist, adopts those that do, and records the settings: the defaults, changed by
-// asked. If settings are recorded already, it only checks asked against them, as Open does; of a record that is half
-// written it keeps what is there. created lists the tables that it made. It makes them with the zero Layout.
-func Init(ctx context.Context, st store.Store, own string, asked map[string]string) (s Settings, created []string,
-	err error) {
-	return Layout{}.Init(ctx, st, own, asked)
+// requested. If settings are recorded already, it only checks requested against them, as Open does; of a record that
+// is half written it keeps what is there. created lists the tables that it made. It makes them with the zero Layout.
+func Init(
+	ctx context.Context, st store.Store, system string, requested map[string]string,
+) (s Settings, created []string, err error) {
+	return Layout{}.Init(ctx, st, system, requested)
 }
 
 // Init is like the function Init, but makes the data table as l says.
 func (l Layout) Init(
-	ctx context.Context, st store.Store, own string, asked map[string]string,
+	ctx context.Context, st store.Store, system string, requested map[string]string,
 ) (s Settings, created []string, err error) {
 	if err := l.check(); err != nil {
 		return Settings{}, nil, err
 	}
-	s, recorded, err := read(ctx, st, own)
+	s, recorded, err := read(ctx, st, system)
 	if err != nil {
 		return Settings{}, nil, err
 	}
-	if err := s.agree(asked, recorded); err != nil {
+	if err := s.agree(requested, recorded); err != nil {
 		return Settings{}, nil, err
 	}
 	if complete(recorded) {
 		return s, nil, nil
 	}
-	if err := s.apply(asked); err != nil {
+	if err := s.apply(requested); err != nil {
 		return Settings{}, nil, err
 	}
 	existing, err := st.Tables(ctx)
@@ -94,20 +95,20 @@ func (l Layout) Init(
 		return Settings{}, created, err
 	}
 	// Another process may have been first: what is recorded counts.
-	s, err = Open(ctx, st, own, asked)
+	s, err = Open(ctx, st, system, requested)
 	return s, created, err
 }
 
 // SetIndexComplete records that the series index holds every series of the data table, or that it may not.
-func SetIndexComplete(ctx context.Context, st store.Store, own string, complete bool) error {
+func SetIndexComplete(ctx context.Context, st store.Store, system string, complete bool) error {
 	// By a check, as it was recorded first: a put by this machine's clock might be older than what it shall replace.
 	check := store.Check{
-		Coord: store.Coord{Table: own, Row: settingsRow, Family: FamilySystem, Qualifier: []byte(indexState)},
+		Coord: store.Coord{Table: system, Row: settingsRow, Family: FamilySystem, Qualifier: []byte(indexState)},
 		Value: []byte(indexText(complete)),
 	}
 	for {
 		check.Expect = nil
-		for row, err := range st.Get(ctx, store.Get{Table: own, Rows: [][]byte{settingsRow},
+		for row, err := range st.Get(ctx, store.Get{Table: system, Rows: [][]byte{settingsRow},
 			Columns: []store.Column{{Family: FamilySystem, Qualifier: check.Qualifier}}}) {
 			if err != nil {
 				return fmt.Errorf("read settings: %w", err)
@@ -126,11 +127,11 @@ func SetIndexComplete(ctx context.Context, st store.Store, own string, complete 
 
 // read returns the recorded texts by setting, and the settings that they make, with defaults for those that are
 // missing.
-func read(ctx context.Context, st store.Store, own string) (s Settings, recorded map[string]string, err error) {
+func read(ctx context.Context, st store.Store, system string) (s Settings, recorded map[string]string, err error) {
 	s = Default()
-	s.Tables.System = own
+	s.Tables.System = system
 	recorded = map[string]string{}
-	for row, err := range st.Get(ctx, store.Get{Table: own, Rows: [][]byte{settingsRow}}) {
+	for row, err := range st.Get(ctx, store.Get{Table: system, Rows: [][]byte{settingsRow}}) {
 		if errors.Is(err, store.ErrNoTable) {
 			return s, recorded, nil
 		}

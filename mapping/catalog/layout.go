@@ -17,7 +17,7 @@ const (
 )
 
 const (
-	// defaultSaltRegions bounds the regions of a salted table where their number is not asked for: every bucket of a
+	// defaultSaltRegions bounds the regions of a salted table where their number is not requested: every bucket of a
 	// one-byte salt gets its own.
 	defaultSaltRegions = 256
 	// usualMetrics is how many metric names the regions of an unsalted table are cut for. UIDs count up from 1, and a
@@ -28,7 +28,7 @@ const (
 // Layout is how Init makes the data table where there is none. It shapes no bytes: it is not recorded, a table that
 // exists keeps what it has, and operators may change it at any time. Its zero value is fit for use. The other tables
 // are small, and kept for ever: they are made of one part, and what they say is true of all of time. Only exemplars are
-// kept as long as data, and the journal's table is made of a few parts, whatever is asked for.
+// kept as long as data, and the journal's table is made of a few parts, whatever is requested.
 type Layout struct {
 	// Retention is how long cells are kept, by their timestamps, which are the times at which they were written; 0 is
 	// for ever. From one second to MaxRetention.

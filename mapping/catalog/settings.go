@@ -1,7 +1,7 @@
 // Package catalog records the settings that shape the bytes of a set of tables, in the store itself, and checks them at
 // every start: tables written with one salt or UID width cannot be read with another.
 //
-// They stand in promtsd's own table, which OpenTSDB never meets:
+// They stand in the system table, which OpenTSDB never meets:
 //
 //	row "settings" | family "p" | qualifier = the setting's name | value = its text
 //
@@ -32,7 +32,7 @@ const (
 	FamilyData   = "t"    // data points, in the data table
 	FamilyID     = "id"   // name -> UID, in the UID table
 	FamilyName   = "name" // UID -> name in the UID table; the meta table's only family
-	FamilySystem = "p"    // promtsd's own table
+	FamilySystem = "p"    // the system table
 )
 
 // Tables are the names of the tables.
@@ -43,7 +43,7 @@ type Tables struct {
 	System string // what promtsd alone keeps: settings, the series of each day, metadata, who writes
 }
 
-// Journal is the name of the table of accepted requests, which follows from promtsd's own.
+// Journal is the name of the table of accepted requests, which follows from the system table's.
 func (t Tables) Journal() string { return t.System + "-journal" }
 
 // journalRegions is how many parts the journal's table is made of. A row begins with a writer's number, which is
@@ -59,7 +59,7 @@ func (t Tables) JournalTable() store.Table {
 	return table
 }
 
-// Exemplars is the name of the table of exemplars, which follows from promtsd's own.
+// Exemplars is the name of the table of exemplars, which follows from the system table's.
 func (t Tables) Exemplars() string { return t.System + "-exemplars" }
 
 // ExemplarTable is that table, as it is made: its cells are kept for some time; 0 is for ever.
@@ -67,7 +67,7 @@ func (t Tables) ExemplarTable(retention time.Duration) store.Table {
 	return store.Table{Name: t.Exemplars(), Families: []string{FamilySystem}, Retention: retention}
 }
 
-// DefaultTables are OpenTSDB's names, and promtsd for its own table.
+// DefaultTables are OpenTSDB's names, and promtsd for the system table.
 func DefaultTables() Tables {
 	return Tables{Data: "tsdb", UID: "tsdb-uid", Meta: "tsdb-meta", System: "promtsd"}
 }
@@ -83,7 +83,7 @@ type Settings struct {
 	IndexComplete bool
 }
 
-// Default are the settings of tables that are made without being asked for anything else.
+// Default are the settings of tables that are made with no settings requested.
 func Default() Settings {
 	return Settings{Schema: mapping.DefaultSchema(), Names: mapping.NamesRaw, Tables: DefaultTables(), IndexComplete: true}
 }
@@ -161,11 +161,11 @@ func fields() []field {
 	}
 }
 
-// agree refuses settings asked for that differ from recorded ones. Each is looked at alone: whether asked and recorded
-// settings would fit together is no question where they have to be the same.
-func (s *Settings) agree(asked, recorded map[string]string) error {
+// agree refuses settings requested that differ from recorded ones. Each is looked at alone: whether requested and
+// recorded settings would fit together is no question where they have to be the same.
+func (s *Settings) agree(requested, recorded map[string]string) error {
 	for _, f := range fields() {
-		text, set := asked[f.name]
+		text, set := requested[f.name]
 		if _, fixed := recorded[f.name]; !set || !fixed {
 			continue
 		}
@@ -174,17 +174,17 @@ func (s *Settings) agree(asked, recorded map[string]string) error {
 			return err
 		}
 		if f.get(&want) != f.get(s) {
-			return fmt.Errorf("%w: --%s=%s was asked for, but the tables were made with %s; "+
+			return fmt.Errorf("%w: --%s=%s was requested, but the tables were made with %s; "+
 				"leave the flag out or set it to %s (data written with another value could not be read), "+
 				"or use other tables or another store for the new value",
 				ErrMismatch, f.name, f.get(&want), f.get(s), f.get(s))
 		}
 	}
-	return known(asked)
+	return known(requested)
 }
 
-func known(asked map[string]string) error {
-	for name := range asked {
+func known(requested map[string]string) error {
+	for name := range requested {
 		if !slices.ContainsFunc(fields(), func(f field) bool { return f.name == name }) {
 			return fmt.Errorf("%w: there is no setting %q", mapping.ErrInvalid, name)
 		}
@@ -192,10 +192,10 @@ func known(asked map[string]string) error {
 	return nil
 }
 
-// apply sets the settings named in asked, which are known.
-func (s *Settings) apply(asked map[string]string) error {
+// apply sets the settings named in requested, which are known.
+func (s *Settings) apply(requested map[string]string) error {
 	for _, f := range fields() {
-		if text, set := asked[f.name]; set {
+		if text, set := requested[f.name]; set {
 			if err := f.set(s, text); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-// Package exemplars is how exemplars are kept: in a table of their own, a row for each hour of a series that has any,
+// Package exemplars is how exemplars are stored: in a table of their own, a row for each hour of a series that has any,
 // and in it a cell for each exemplar.
 //
 //	row        metric UID | base time, 4 bytes | (tagk UID | tagv UID)...     the row key of the samples, without salt
@@ -104,7 +104,7 @@ func Parse(base uint32, c store.Cell) (request.Exemplar, error) {
 
 var errLong = errors.New("too long")
 
-// AppendLabels appends the labels of an exemplar, given as label bytes, in the form in which they are kept: sorted by
+// AppendLabels appends the labels of an exemplar, given as label bytes, as they are stored: sorted by
 // name, without those that have no value. The error says why they cannot be taken; it wraps mapping.ErrInvalid.
 func AppendLabels(dst, raw []byte) ([]byte, error) {
 	type label struct{ name, value []byte }

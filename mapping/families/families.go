@@ -1,7 +1,7 @@
-// Package families keeps what is known of metric families, their metadata: type, help and unit, in promtsd's own table.
+// Package families stores the metadata of metric families (type, help and unit) in the system table.
 //
-//	own table:  row 'm' | name of the family | family "p" | empty qualifier
-//	            value: {"type":"counter","unit":"","help":"..."}, as JSON, which is as Prometheus's API shows it
+//	system table:  row 'm' | name of the family | family "p" | empty qualifier
+//	               value: {"type":"counter","unit":"","help":"..."}, as JSON, which is as Prometheus's API shows it
 //
 // Of two that say different things of one family the one that was written last counts.
 package families

@@ -19,7 +19,7 @@ import (
 // what was given before; and before any are given, a timestamp is reserved that none will exceed until a higher one is.
 // A process begins with the one that it finds:
 //
-//	own table:  row "ahead" | family "p" | qualifier "cells" | value: milliseconds since 1970, 8 bytes
+//	system table:  row "ahead" | family "p" | qualifier "cells" | value: milliseconds since 1970, 8 bytes
 //
 // It only grows. Where a clock was ahead for a while, by whatever time, all arrive at that time until the clock has
 // come there: they are ordered by cell timestamps all the same.

@@ -4,7 +4,7 @@
 // Every promtsd that writes is a writer with an ID of its own, a lease on it, and entries numbered from 1:
 //
 //	journal table:  row writer ID (8 bytes) | number (8 bytes) | family "p" | qualifier: piece | value: of an Entry
-//	own table:      row 'w' | writer ID (8 bytes)              | family "p" | qualifier "lease" | value: a lease
+//	system table:   row 'w' | writer ID (8 bytes)              | family "p" | qualifier "lease" | value: a lease
 //
 // The lease also says up to which number all samples are in the data table; entries below are of no more use. An entry
 // that cannot be replayed goes into quarantine, which is drawn in quarantine.go.

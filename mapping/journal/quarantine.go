@@ -49,8 +49,8 @@ func (e *EntryError) Unwrap() error { return e.Err }
 
 // Entries that cannot be replayed are moved out of the journal, as they are, so that the rest of it can be:
 //
-//	own table:  row 'q' | writer ID (8 bytes) | number (8 bytes) | family "p" | qualifier "about" | value: JSON
-//	            the same row                                     | the cells of the entry's row in the journal, byte for byte
+//	system table:  row 'q' | writer ID (8 bytes) | number (8 bytes) | family "p" | qualifier "about" | value: JSON
+//	               the same row                                     | the cells of the entry's row in the journal, byte for byte
 //
 // The entry stands in both places for a moment, or in both until the next replay if promtsd ends then.
 const quarantinePrefix = 'q'

@@ -103,8 +103,8 @@ func (a *takeover) renew(ctx context.Context, checkpoint uint64) error {
 	return nil
 }
 
-// keepLease renews the lease until stop is closed. If it is lost, lost is called. After a lease TTL without a renewal it
-// may be lost, unless no other process can have the store open: then the replay ends, as it would be made twice.
+// keepLease renews the lease until stop is closed. If it is lost, lost is called. After a lease TTL without a renewal
+// it may be lost, unless no other process can have the store open: then the replay ends, as it would be made twice.
 func (a *takeover) keepLease(stop chan struct{}, lost context.CancelCauseFunc) {
 	tick := time.NewTicker(max(a.LeaseTTL/4, time.Millisecond))
 	defer tick.Stop()

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// Append appends the packed form of a cell to dst. It is not ok, and dst comes back as it was, if the cell is none of
-// several points, if it is of a kind that is not packed (more than 4096 points, points in seconds beside points in
+// Append appends the packed encoding of a cell to dst. It is not ok, and dst comes back as it was, if the cell is none
+// of several points, if it is of a kind that is not packed (more than 4096 points, points in seconds beside points in
 // milliseconds, bytes that no writer of the schema leaves there), or if it would not become smaller. What is ok was
 // expanded and compared: Expand gives the same bytes.
 //
@@ -26,7 +26,7 @@ func Append(dst, qualifier, value []byte) (packed []byte, ok bool) {
 	return packed, true
 }
 
-// append appends the packed form of the points in s.times, s.flags and s.raw.
+// append appends the packed encoding of the points in s.times, s.flags and s.raw.
 func (s *scratch) append(dst []byte, n int, seconds bool, end trailer) []byte {
 	times, numbers := s.times[:n], s.number[:n]
 	sc := s.fillNumbers(n)

@@ -7,7 +7,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// The two forms of a qualifier; package mapping draws them.
+// The two encodings of a qualifier; package mapping draws them.
 const (
 	msWidth, secondsWidth = 4, 2
 
@@ -15,7 +15,7 @@ const (
 	msShift      = 6
 	secondsShift = 4
 	maxMs        = 1<<22 - 1
-	maxSeconds   = msForm<<8 - 1 // beyond, the first nibble is that of the other form
+	maxSeconds   = msForm<<8 - 1 // beyond, the first nibble is that of the other encoding
 	pointFlags   = mapping.FlagFloat | mapping.FlagLengthMask
 )
 
@@ -90,7 +90,7 @@ func (s *scratch) splitSeconds(qualifier []byte) (n int, ok bool) {
 	return n, ok && validTimes(times, true)
 }
 
-// validFlags tells whether all are flags of the six forms, or one that is not.
+// validFlags tells whether all are flags of the six encodings, or one that is not.
 func validFlags(flags []byte) (unknown byte, ok bool) {
 	const known = 1<<int8Flags | 1<<int16Flags | 1<<int32Flags | 1<<int64Flags | 1<<float32Flags | 1<<float64Flags
 	for _, f := range flags {

@@ -162,7 +162,7 @@ func (s *scratch) parseColumn(numbers []int64, r *reader) {
 	sh.base = unfold(r.uvarint())
 	if head&^knownColumn != 0 || sh.width > maxWidth && (sh.width != wordWidth || sh.unary || sh.radix != 0) ||
 		head&radixFlag != 0 && (sh.radix < 2 || sh.unary) {
-		r.fail("a column of unknown form")
+		r.fail("a column of unknown encoding")
 		return
 	}
 	if sh.order.sloped() {

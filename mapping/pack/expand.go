@@ -22,7 +22,7 @@ func (s *scratch) expand(dst, packed []byte) (out []byte, qualifier int, err err
 	n := r.length(maxPoints)
 	end, flags := trailer(head&trailerMask), flagsKind(head&flagsMask>>flagsShift)
 	if head&^knownHead != 0 || end > trailerOne || flags > flagsListed || !sc.known() || n < 2 {
-		r.fail("a head of unknown form")
+		r.fail("a head of unknown encoding")
 		return dst, 0, r.err
 	}
 	s.parseFlags(s.flags[:n], flags, &r)

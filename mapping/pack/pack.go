@@ -16,9 +16,9 @@
 // number has the bits of the float64 if scale is 16. If scale is 32 + p, number/10^p is only near the value, and the
 // distance is what the bits of the value, as an integer, have more than those of that float64. Exceptions are what no
 // such number gives, such as NaN: a list of their count, and for each the distance from the place after the one before
-// and the float64 (8 bytes, big endian). Flags are those of the points, which tell the forms of values: left out where
-// they are those that mapping.AppendValue would have given, one byte if they are the same for all points, else one byte
-// each. The trailer is what follows the last value, and columns are drawn at shape.
+// and the float64 (8 bytes, big endian). Flags are those of the points, which tell the encodings of values: left out
+// where they are those that mapping.AppendValue would have given, one byte if they are the same for all points, else
+// one byte each. The trailer is what follows the last value, and columns are drawn at shape.
 //
 // What is packed here is meant to be compressed by blocks of many cells, which finds what neighbours have in common at
 // their beginnings. Bits are packed tightly all the same: behind zstd, whole bytes by planes took a sixth more.

@@ -14,21 +14,21 @@ import (
 type claim struct {
 	key    nameKey
 	stored string      // the name as it stands in the table
-	id     mapping.UID // the id tried at present; it means nothing until settled
-	result Result      // set once settled
+	id     mapping.UID // the id tried at present; it means nothing until resolved
+	result Result      // set once resolved
 	flight *flight
 
 	by      claimant // who asked first
 	written bool     // the id's reverse cell may have been written
 }
 
-// settled tells whether the claim has come to its end, good or bad.
-func (c *claim) settled() bool { return c.result.UID != 0 || c.result.Err != nil }
+// resolved tells whether the claim has come to its end, good or bad.
+func (c *claim) resolved() bool { return c.result.UID != 0 || c.result.Err != nil }
 
 // flight is one run of the protocol for some claims.
 type flight struct {
 	done chan struct{} // closed by the flight's goroutine
-	err  error         // why claims are not settled; read it after done
+	err  error         // why claims are not resolved; read it after done
 }
 
 // Assign returns the UID of each name, making those that do not exist yet. All names of a call go through the protocol
@@ -84,7 +84,7 @@ func (r *Registry) assign(ctx context.Context, names []Name, by claimant) ([]Res
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for UIDs to be assigned: %w", ctx.Err())
 		}
-		if !c.settled() {
+		if !c.resolved() {
 			return nil, fmt.Errorf("assign UIDs: %w", c.flight.err)
 		}
 		results[misses[i]] = c.result
@@ -181,7 +181,7 @@ func (r *Registry) fly(f *flight, own []*claim) {
 	defer r.flights.Done()
 	ctx, cancel := context.WithTimeout(r.base, flightTimeout)
 	defer cancel()
-	err := r.settle(ctx, own)
+	err := r.resolve(ctx, own)
 	switch {
 	case err == nil:
 	case r.base.Err() != nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// FormatCell writes a cell of the UID table for people; ok is false for one that is not of a form that promtsd knows.
+// FormatCell writes a cell of the UID table for people; ok is false for one that promtsd does not know.
 //
 //	metrics "up" -> 000001         the UID of a name
 //	metrics 000001 -> "up"         the name of a UID
@@ -31,7 +31,7 @@ func FormatCell(schema mapping.Schema, row []byte, c store.Cell) (text string, o
 }
 
 // FormatKey writes the row and the column of a cell of the UID table, for people and for ParseKey; ok is false for one
-// that is not of a form that promtsd knows.
+// that promtsd does not know.
 //
 //	metrics "up"       the UID of a name
 //	metrics 000001     the name of a UID

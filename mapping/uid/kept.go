@@ -44,8 +44,8 @@ func (k *kept) forget(name nameKey) {
 	}
 }
 
-// settled notes that a name has a UID.
-func (k *kept) settled(name nameKey) {
+// resolved notes that a name has a UID.
+func (k *kept) resolved(name nameKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.forget(name)
@@ -61,7 +61,7 @@ func (k *kept) giveBack(claims []*claim) {
 		case c.id == 0 || c.id == c.result.UID:
 		case !c.written:
 			k.free[c.key.kind] = appendFree(k.free[c.key.kind], c.id)
-		case !c.settled():
+		case !c.resolved():
 			for name := range k.named { // any: it is not known which come again
 				if k.bytes+len(c.key.text)+namedBytes <= maxNamedBytes {
 					break

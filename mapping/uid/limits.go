@@ -67,7 +67,7 @@ func (s *share) take() error {
 	return nil
 }
 
-// admit settles claims that would need a new UID and must not have one.
+// admit resolves claims that would need a new UID and must not have one.
 func (r *Registry) admit(claims []*claim) {
 	for _, c := range claims {
 		k := c.key.kind

@@ -16,12 +16,12 @@ import (
 // fell behind the ids in use, by a restored table say, is overtaken by and by.
 const maxAttempts = 10
 
-// settle brings every claim to its end. After an error the settled ones are good, and the others as if never begun: of
-// what may have been written, only a forward cell counts, and the next attempt reads those first. Their ids are kept
-// for it.
-func (r *Registry) settle(ctx context.Context, claims []*claim) error {
+// resolve brings every claim to its end. After an error the resolved ones are good, and the others as if never begun:
+// of what may have been written, only a forward cell counts, and the next attempt reads those first. Their ids are
+// kept for it.
+func (r *Registry) resolve(ctx context.Context, claims []*claim) error {
 	defer r.kept.giveBack(claims)
-	if err := r.adopt(ctx, claims, true); err != nil {
+	if err := r.resolveExisting(ctx, claims, true); err != nil {
 		return err
 	}
 	for range maxAttempts {
@@ -45,16 +45,16 @@ func (r *Registry) settle(ctx context.Context, claims []*claim) error {
 func unsettled(claims []*claim) []*claim {
 	var left []*claim
 	for _, c := range claims {
-		if !c.settled() {
+		if !c.resolved() {
 			left = append(left, c)
 		}
 	}
 	return left
 }
 
-// adopt settles the claims whose names have a UID in the table. If counters, it takes note of the counters of their
-// kinds, which come with the same read.
-func (r *Registry) adopt(ctx context.Context, claims []*claim, counters bool) error {
+// resolveExisting resolves the claims whose names have a UID in the table. If counters, it takes note of the counters
+// of their kinds, which come with the same read.
+func (r *Registry) resolveExisting(ctx context.Context, claims []*claim, counters bool) error {
 	cells := make([]*cell, len(claims), len(claims)+kinds)
 	for i, c := range claims {
 		cells[i] = &cell{kind: c.key.kind, row: c.stored}
@@ -83,7 +83,7 @@ func (r *Registry) adopt(ctx context.Context, claims []*claim, counters bool) er
 		}
 		c.result.UID = uid
 		r.uids.Add(c.key, uid)
-		r.kept.settled(c.key)
+		r.kept.resolved(c.key)
 	}
 	for k, c := range counter {
 		if c != nil && c.found {
@@ -144,7 +144,7 @@ func (r *Registry) attempt(ctx context.Context, claims []*claim) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	return r.adopt(ctx, lost, false)
+	return r.resolveExisting(ctx, lost, false)
 }
 
 // own returns the claims whose ids' reverse cells have their names: those just created, and those that an attempt
@@ -183,7 +183,7 @@ func (r *Registry) own(ctx context.Context, claims []*claim, created []bool) ([]
 }
 
 // reserve gives each claim that has none an id of its own that no one had before, in order; where the width has no
-// more, the counter is damaged, or the limits allow none, it settles the claim with an error.
+// more, the counter is damaged, or the limits allow none, it resolves the claim with an error.
 func (r *Registry) reserve(ctx context.Context, claims []*claim) error {
 	var wanted [kinds]int64
 	var ids [kinds][]mapping.UID

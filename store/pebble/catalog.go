@@ -125,7 +125,7 @@ func readCatalog(it *lsm.Iterator) (c *catalog, version byte, err error) {
 			copy(c.secret[:], value[1:])
 			continue
 		}
-		if h.form != formPlain || !c.addFamily(string(key.row), key.column, value) {
+		if h.encoding != encodingPlain || !c.addFamily(string(key.row), key.column, value) {
 			return nil, 0, fmt.Errorf("%w: catalog cell %s = %x", store.ErrCorrupt, formatKey(it.Key()), clip(value))
 		}
 	}

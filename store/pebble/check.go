@@ -106,7 +106,7 @@ func (s *Store) checkTree(t *tree, checks []check, put []bool) error {
 	if !slices.ContainsFunc(checks, func(c check) bool { return c.tree == t }) {
 		return nil
 	}
-	if err := t.settle(); err != nil { // some may remove cells
+	if err := t.syncDue(); err != nil { // some may remove cells
 		return err
 	}
 	t.writeMu.Lock()

@@ -12,8 +12,9 @@ import (
 //	| qualifier |     or    | the qualifier's first 9   | SHA-256 of secret, qualifier    |
 //	+-----------+           +---------------------------+---------------------------------+
 //
-// The length tells the two apart, and the qualifier alone decides: a cell has one key, whatever form its value has. The
-// cells of a row lie in the order of their qualifiers in most cases, thanks to the first bytes; else the reader sorts.
+// The length tells the two apart, and the qualifier alone decides: a cell has one key, whatever encoding its value
+// has. The cells of a row lie in the order of their qualifiers in most cases, thanks to the first bytes; else the
+// reader sorts.
 //
 // Two qualifiers of one row that share their first 9 bytes and their hash would be one cell. By chance that is one in
 // 2^64 for each pair with equal first bytes: 10,000 such cells in one row, far more than promtsd writes, make it one in

@@ -30,7 +30,7 @@ const (
 
 func crashRow(writer int) []byte { return []byte("writer" + strconv.Itoa(writer)) }
 
-// writeNumber writes one number, padded so that small tables in memory fill up.
+// writeNumber writes one number, padded so that small memtables fill up.
 func writeNumber(ctx context.Context, s store.Store, writer, number int) error {
 	var b store.Batch
 	for c := range crashCells {

@@ -60,7 +60,7 @@ func (s *Store) deleteRange(ctx context.Context, name string, r store.Range) err
 
 // deleteEach deletes the cells of a span, which the live set knows, so that the reaper finds the gap.
 func (t *tree) deleteEach(span keySpan) error {
-	if err := t.settle(); err != nil {
+	if err := t.syncDue(); err != nil {
 		return err
 	}
 	b := t.db.NewBatch()

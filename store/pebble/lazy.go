@@ -52,13 +52,13 @@ func (l *lazyFS) wrap(name string, file vfs.File, category vfs.DiskWriteCategory
 
 func (l *lazyFS) Unwrap() vfs.FS { return l.FS }
 
-// settle syncs what is due. What was written before the call is on the disk when it returns.
-func (l *lazyFS) settle() error {
+// syncDue syncs what is due. What was written before the call is on the disk when it returns.
+func (l *lazyFS) syncDue() error {
 	l.mu.Lock()
 	logs := slices.Collect(maps.Keys(l.logs))
 	l.mu.Unlock()
 	for _, f := range logs {
-		if err := f.settle(); err != nil {
+		if err := f.syncDue(); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (l *lazyFS) settle() error {
 // run does so now and then, until ctx ends. A failure ends the store.
 func (l *lazyFS) run(ctx context.Context) {
 	for every(ctx, lazyEvery) {
-		if err := l.settle(); err != nil {
+		if err := l.syncDue(); err != nil {
 			l.health.fail(err)
 			return
 		}
@@ -98,12 +98,12 @@ func (f *lazyFile) SyncData() error {
 	late := time.Since(f.due) > lazyMost
 	f.mu.Unlock()
 	if late {
-		return f.settle()
+		return f.syncDue()
 	}
 	return nil
 }
 
-func (f *lazyFile) settle() error {
+func (f *lazyFile) syncDue() error {
 	f.syncing.Lock()
 	defer f.syncing.Unlock()
 	f.mu.Lock()
@@ -123,7 +123,7 @@ func (f *lazyFile) Close() error {
 	f.fs.mu.Lock()
 	delete(f.fs.logs, f)
 	f.fs.mu.Unlock()
-	if err := f.settle(); err != nil {
+	if err := f.syncDue(); err != nil {
 		return err
 	}
 	return f.File.Close()

@@ -61,7 +61,7 @@ func newTreeCollector(s *Store) *treeCollector {
 	gauge := func(name, help string, value func(*lsm.Metrics) float64) {
 		c.numbers = append(c.numbers, treeMetric{desc(name, help, "tree"), prometheus.GaugeValue, value})
 	}
-	counter("flushes_total", "Flushes of tables in memory.",
+	counter("flushes_total", "Flushes of memtables.",
 		func(m *lsm.Metrics) float64 { return float64(m.Flush.Count) })
 	counter("compactions_total", "Compactions.",
 		func(m *lsm.Metrics) float64 { return float64(m.Compact.Count) })
@@ -79,7 +79,7 @@ func newTreeCollector(s *Store) *treeCollector {
 		func(m *lsm.Metrics) float64 { return float64(m.ReadAmp()) })
 	gauge("disk_bytes", "Bytes that the store takes on disk.",
 		func(m *lsm.Metrics) float64 { return float64(m.DiskSpaceUsage()) })
-	gauge("memtable_bytes", "Bytes of the tables in memory.",
+	gauge("memtable_bytes", "Bytes of the memtables.",
 		func(m *lsm.Metrics) float64 { return float64(m.MemTable.Size) })
 	gauge("wal_bytes", "Bytes of live data in the write-ahead log.",
 		func(m *lsm.Metrics) float64 { return float64(m.WAL.Size) })

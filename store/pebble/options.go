@@ -21,9 +21,9 @@ const (
 	filterBitsPerRow = 10        // 1 in 100 of the rows that are not there costs a read
 
 	logMemTableBytes = 8 << 20   // at most, of the log tables' tree, which has as many
-	logFileParts     = 4         // files of this part of a table in memory, so that a cell that stays keeps little else
+	logFileParts     = 4         // files of this part of a memtable, so that a cell that stays keeps little else
 	logBlockBytes    = 128 << 10 // of several large cells
-	logCacheBytes    = 8 << 20   // besides the tables in memory, which the cache makes room for
+	logCacheBytes    = 8 << 20   // besides the memtables, which the cache makes room for
 	never            = math.MaxInt32
 )
 
@@ -50,7 +50,7 @@ func dataOptions(cfg Config, h *health) *lsm.Options {
 	opts := commonOptions(cfg, h)
 	opts.CacheSize = cacheBytes(cfg)
 	opts.MemTableSize = memTableBytes(cfg)
-	// Four tables in memory ride out a burst that flushes cannot follow. Level 0 is merged early, because each of its
+	// Four memtables ride out a burst that flushes cannot follow. Level 0 is merged early, because each of its
 	// layers costs every scan, and stops writes late.
 	opts.MemTableStopWritesThreshold = memTables
 	opts.L0CompactionThreshold = 2

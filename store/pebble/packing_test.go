@@ -70,7 +70,7 @@ func TestPacking_ComesAndGoes(t *testing.T) {
 	if _, err := s.Increment(t.Context(), at, 1); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Increment of a packed cell without the packing = %v, want ErrCorrupt", err)
 	}
-	write(s, 2, packed, other) // the same cells, in another form
+	write(s, 2, packed, other) // the same cells, in another encoding
 	if got, err := read(s, ""); err != nil || got != "r f:"+other+"=2 f:"+packed+"=2 f:short=1" {
 		t.Errorf("after writes without the packing: %s, %v", got, err)
 	}

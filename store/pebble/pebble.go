@@ -40,7 +40,7 @@ type Config struct {
 	Dir           string                // the directory, required; made if it is missing
 	NoSync        bool                  // do not wait for the disk: the last second may be lost when the machine stops
 	CacheBytes    int64                 // block cache; default 256 MiB
-	MemTableBytes uint64                // size of a table in memory, of which there are up to four; default 32 MiB
+	MemTableBytes uint64                // size of a memtable, of which there are up to four; default 32 MiB
 	Packing       Packing               // how long cells are made smaller on disk; default: they are not
 	Registerer    prometheus.Registerer // where the metrics go; nil: nowhere
 	Logger        *slog.Logger          // default: discard

@@ -16,12 +16,12 @@ import (
 // they keep their files; the tree is compacted after all when it holds far more than its cells need, so compactions
 // write less in total than they free.
 const (
-	gapParts = 16 // a gap is cut out from this part of a table in memory on
-	slack    = 8  // tables in memory full that the tree may hold beyond twice its cells
+	gapParts = 16 // a gap is cut out from this part of a memtable on
+	slack    = 8  // memtables full that the tree may hold beyond twice its cells
 )
 
 // reaper gives the space of deleted log cells back. It runs as a goroutine of the store's when as many bytes of cells
-// were deleted as a table in memory holds.
+// were deleted as a memtable holds.
 type reaper struct {
 	tree     *tree
 	live     liveSet
@@ -121,7 +121,7 @@ func (r *reaper) reap() error {
 	gaps, before := r.live.gaps(r.memTable/gapParts), r.live.freed
 	r.tree.writeMu.RUnlock()
 	if len(gaps) > 0 {
-		// A gap that a table in memory reaches into would make writes wait for its flush.
+		// A gap that a memtable reaches into would make writes wait for its flush.
 		flushed, err := r.tree.db.AsyncFlush()
 		if err != nil {
 			return fmt.Errorf("flush log tables: %w", classify(err))

@@ -149,7 +149,7 @@ func (t *tree) applyLocked(b *lsm.Batch) error {
 // in the tree or in the batch before it, is not newer; times are their timestamps in their order.
 func (t *tree) commitDeletes(encoded *lsm.Batch, times []int64) error {
 	defer func() { _ = encoded.Close() }()
-	if err := t.settle(); err != nil {
+	if err := t.syncDue(); err != nil {
 		return err
 	}
 	t.writeMu.Lock()
@@ -229,11 +229,11 @@ func (t *tree) timestamp(key []byte) (*int64, error) {
 	return &h.timestamp, err
 }
 
-// settle is called before cells are deleted. Cells of log tables are deleted when what they stand for is in other
+// syncDue is called before cells are deleted. Cells of log tables are deleted when what they stand for is in other
 // tables: no crash may take that back and leave them deleted. (A store with syncs has synced what it acknowledged.)
-func (t *tree) settle() error {
+func (t *tree) syncDue() error {
 	if t.data == nil || t.data.lazy == nil {
 		return nil
 	}
-	return classify(t.data.lazy.settle())
+	return classify(t.data.lazy.syncDue())
 }

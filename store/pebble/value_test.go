@@ -111,8 +111,8 @@ func TestDecode_RefusesWhatDoesNotFit(t *testing.T) {
 		value   string
 		want    string
 	}{
-		{"plain form under a hashed qualifier", runLength, long, "0076", "form 0"},
-		{"long form under a qualifier", runLength, []byte("q"), "10017176", "form 1"},
+		{"plain encoding under a hashed qualifier", runLength, long, "0076", "encoding 0"},
+		{"long encoding under a qualifier", runLength, []byte("q"), "10017176", "encoding 1"},
 		{"length without end", runLength, long, "10ff", "does not end"},
 		{"length beyond the cell", runLength, long, "101571717171", "does not end"},
 		{"short qualifier", runLength, long, "10097171717171717171717171", "not that of its key"},

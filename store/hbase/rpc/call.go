@@ -173,7 +173,7 @@ func (c *Conn) newID() uint32 {
 
 // finish makes the result of a call from its outcome.
 func (c *Conn) finish(k *call, out outcome) (response *Response, sent bool, err error) {
-	sent = c.settle(k)
+	sent = c.awaitWritten(k)
 	if out.err != nil {
 		return nil, sent, out.err
 	}
@@ -212,7 +212,7 @@ func (c *Conn) abandon(k *call, reason error) (response *Response, sent bool, er
 	if !waiting {
 		return c.finish(k, <-k.outcome) // it is on its way to the channel
 	}
-	sent = c.settle(k)
+	sent = c.awaitWritten(k)
 	if err := c.stalled(); sent && err != nil {
 		c.fail(err)
 	}
@@ -223,9 +223,9 @@ func (c *Conn) abandon(k *call, reason error) (response *Response, sent bool, er
 // pieces before, and the connection cannot do without them.
 const writeGrace = time.Second
 
-// settle waits until the writer has no use for the pieces of a call any more, and reports whether the server may have
-// the whole request.
-func (c *Conn) settle(k *call) (sent bool) {
+// awaitWritten waits until the writer has no use for the pieces of a call any more, and reports whether the server may
+// have the whole request.
+func (c *Conn) awaitWritten(k *call) (sent bool) {
 	c.mu.Lock()
 	switch k.state {
 	case queued:

@@ -10,7 +10,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
-// What stands beside the samples of a body: exemplars, which belong to a series, and metadata of metric families.
+// Exemplars and metadata of a body: exemplars, which belong to a series, and metadata of metric families.
 //
 //	Exemplar of 1.0   1 labels   2 value   3 timestamp
 //	Exemplar of 2.0   1 labels_refs   2 value   3 timestamp

@@ -7,7 +7,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// The flags of the six forms of a value.
+// The flags of the six encodings of a value.
 const (
 	int8Flags    = 0
 	int16Flags   = 1
@@ -72,7 +72,7 @@ func longFlags(x int64) byte {
 	return int64Flags
 }
 
-// fillRaw fills s.raw with the bytes of the values in the forms that s.flags say.
+// fillRaw fills s.raw with the bytes of the values in the encodings that s.flags say.
 func (s *scratch) fillRaw(n int, sc scale) {
 	raw, flags := s.raw[:n], s.flags[:n]
 	if sc != integers {
