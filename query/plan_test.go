@@ -36,10 +36,10 @@ func (db *database) holder(t testing.TB) *database {
 	})
 	other := *db
 	other.appender = ingest.New(ingest.Config{
-		Store: db.store, Settings: db.settings, UIDs: uids, CacheSize: 1000, Alone: true,
+		Store: db.store, Settings: db.settings, UIDs: uids, CacheSize: 1000, SingleProcess: true,
 		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
 		Now:    func() time.Time { return clock },
-		Hold:   ingest.Hold{Time: time.Hour, MaxMemory: 1 << 30, Merge: true},
+		Buffer: ingest.Buffer{FlushInterval: time.Hour, MaxBytes: 1 << 30, Merge: true},
 	})
 	if err := other.appender.Start(t.Context()); err != nil {
 		t.Fatal(err)

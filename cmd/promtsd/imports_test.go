@@ -59,13 +59,16 @@ var mayImport = map[string][]string{
 	},
 
 	"mapping/ingest": {
-		"mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index",
-		"mapping/journal",
-		"mapping/uid",
-		"store",
+		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index",
+		"mapping/ingest/memtable", "mapping/ingest/recovery", "mapping/ingest/rowmerge", "mapping/ingest/seriescache",
+		"mapping/journal", "mapping/request", "mapping/uid", "store",
 	},
-	"mapping/journal": {"mapping", "mapping/catalog", "store"},
-	"mapping/pack":    {"mapping"},
+	"mapping/ingest/memtable":    {"mapping", "mapping/request"},
+	"mapping/ingest/recovery":    {"mapping", "mapping/journal", "store"},
+	"mapping/ingest/rowmerge":    {"mapping", "mapping/catalog", "mapping/ingest/memtable", "store"},
+	"mapping/ingest/seriescache": {"mapping/clockcache", "mapping/ingest/memtable", "mapping/request"},
+	"mapping/journal":            {"mapping", "mapping/catalog", "store"},
+	"mapping/pack":               {"mapping"},
 
 	"mapping/decode": {
 		"mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index",
@@ -81,10 +84,10 @@ var mayImport = map[string][]string{
 	},
 	"mapping/index/postings": {"mapping"},
 	"mapping/index/feed":     {"mapping", "mapping/catalog", "store"},
-	"mapping/uid":            {"mapping", "clockcache", "store"},
+	"mapping/uid":            {"mapping", "mapping/clockcache", "store"},
 	"mapping/request":        {"mapping"},
 	"mapping":                {},
-	"clockcache":             {},
+	"mapping/clockcache":     {},
 
 	"store/pebble":            {"store"},
 	"store/pebble/pebbletest": {"store/pebble"},

@@ -144,9 +144,9 @@ func addJournalRetry(app *kingpin.Application) (string, command) {
 // retryConfig is that of a write path for what is replayed.
 func retryConfig(st store.Store, s catalog.Settings, embedded bool, env environment) ingest.Config {
 	return ingest.Config{
-		Store: st, Settings: s, Logger: env.logger, Now: time.Now, CacheSize: 10_000, Alone: embedded,
-		UIDs: uid.New(uid.Config{Store: st, Table: s.Tables.UID, Schema: s.Schema, Names: s.Names, Logger: env.logger}),
-		Hold: ingest.Hold{Time: time.Hour, MaxMemory: math.MaxInt64, Merge: embedded, NewDecoder: newBlockDecoder},
+		Store: st, Settings: s, Logger: env.logger, Now: time.Now, CacheSize: 10_000, SingleProcess: embedded,
+		UIDs:   uid.New(uid.Config{Store: st, Table: s.Tables.UID, Schema: s.Schema, Names: s.Names, Logger: env.logger}),
+		Buffer: ingest.Buffer{FlushInterval: time.Hour, MaxBytes: math.MaxInt64, Merge: embedded, NewDecoder: newBlockDecoder},
 	}
 }
 

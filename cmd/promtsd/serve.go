@@ -54,8 +54,8 @@ type serveFlags struct {
 	limits               ingest.Limits
 	newNames             uid.Limits
 	infinities           bool
-	hold                 ingest.Hold
-	maxHeld              units.Base2Bytes
+	buffer               ingest.Buffer
+	maxBuffered          units.Base2Bytes
 	cacheSeries          int
 	cacheNames           int
 
@@ -124,13 +124,13 @@ func addServe(app *kingpin.Application) (string, command) {
 			"times; 0 is for ever. On HBase it is --hbase.ttl of init.").Default("0s").SetValue(&f.retention)
 	cmd.Flag("write.flush-interval",
 		"How long a sample waits in memory, safe in the journal, so that many of a row become one cell. "+
-			"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.hold.Time)
+			"0 writes a cell for each sample before it is acknowledged.").Default("5m").DurationVar(&f.buffer.FlushInterval)
 	cmd.Flag("write.max-buffered-bytes",
 		"Memory of samples that wait, and of what finds them. From half of it on they are stored early; beyond it requests "+
-			"are answered 503, to be sent again.").Default("512MiB").BytesVar(&f.maxHeld)
+			"are answered 503, to be sent again.").Default("512MiB").BytesVar(&f.maxBuffered)
 	cmd.Flag("write.lease-ttl",
 		"How long another promtsd on the same HBase waits for a sign of life of this one before it takes "+
-			"its journal over.").Default("15s").DurationVar(&f.hold.Term)
+			"its journal over.").Default("15s").DurationVar(&f.buffer.LeaseTTL)
 	cmd.Flag("write.cache-series", "Series that the write path keeps at hand, at some 500 bytes each; more than are "+
 		"active is best. With 1 KiB each memory is full: of series with very long labels fewer are kept.").Default(
 		"1000000").IntVar(&f.cacheSeries)
@@ -380,11 +380,11 @@ func (f *serveFlags) check() error {
 	if _, err := f.promql.memory(math.MaxInt64, nil); err != nil {
 		return err
 	}
-	if f.hold.Time != 0 && (f.hold.Time < time.Second || f.hold.Time > time.Hour) {
-		return fmt.Errorf("--write.flush-interval is %v, must be 0 or from 1s to 1h", f.hold.Time)
+	if f.buffer.FlushInterval != 0 && (f.buffer.FlushInterval < time.Second || f.buffer.FlushInterval > time.Hour) {
+		return fmt.Errorf("--write.flush-interval is %v, must be 0 or from 1s to 1h", f.buffer.FlushInterval)
 	}
-	if f.maxHeld < 1<<20 {
-		return fmt.Errorf("--write.max-buffered-bytes is %v, must be 1MiB or more", f.maxHeld)
+	if f.maxBuffered < 1<<20 {
+		return fmt.Errorf("--write.max-buffered-bytes is %v, must be 1MiB or more", f.maxBuffered)
 	}
 	if f.concurrency < 1 || f.indexSeries < 0 || f.refresh != 0 && f.refresh < 100*time.Millisecond {
 		return errors.New(
@@ -404,22 +404,22 @@ func (f *serveFlags) check() error {
 			return fmt.Errorf("--%s is %d, must be 1 or more", name, limit)
 		}
 	}
-	if f.hold.Term < time.Second || f.hold.Term > time.Hour {
-		return fmt.Errorf("--write.lease-ttl is %v, must be from 1s to 1h", f.hold.Term)
+	if f.buffer.LeaseTTL < time.Second || f.buffer.LeaseTTL > time.Hour {
+		return fmt.Errorf("--write.lease-ttl is %v, must be from 1s to 1h", f.buffer.LeaseTTL)
 	}
 	return nil
 }
 
 // appender makes the write path of a promtsd that others reach at an address; empty: there are none.
 func (f *serveFlags) appender(address string, c ingest.Config) *ingest.Appender {
-	c.Limits, c.CacheSize, c.Hold, c.Alone = f.limits, f.cacheSeries, f.hold, f.store.embedded()
+	c.Limits, c.CacheSize, c.Buffer, c.SingleProcess = f.limits, f.cacheSeries, f.buffer, f.store.embedded()
 	c.Limits.RefuseInfinities = !f.infinities
 	// On one machine the cells that an hour was written in are cheaply made one; HBase would keep the old ones until its
 	// next major compaction, and OpenTSDB can do the same there.
-	c.Hold.Merge = f.store.embedded()
-	c.Hold.MaxMemory = int64(f.maxHeld)
-	c.Hold.NewDecoder = newBlockDecoder
-	c.Hold.Address = address
+	c.Buffer.Merge = f.store.embedded()
+	c.Buffer.MaxBytes = int64(f.maxBuffered)
+	c.Buffer.NewDecoder = newBlockDecoder
+	c.Buffer.Address = address
 	return ingest.New(c)
 }
 

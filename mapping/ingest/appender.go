@@ -1,5 +1,19 @@
-// Package ingest is the write path: the series of a remote-write request are found by their label bytes, their samples
-// become cells, and the cells are durable before Append returns.
+// Package ingest is the write path: it finds the series of a request, makes samples durable before Append returns, and
+// moves them into the data table. It ties the parts that stand below it:
+//
+//	seriescache   label bytes -> series
+//	memtable      open rows of samples that are durable in the journal
+//	rowmerge      open rows -> cells
+//	recovery      the own journal's lease; the journals of the dead
+//
+// It works in one of two modes. In buffered mode a request is written to the journal as it came, its samples go to the
+// memtable, where queries find them, and flush workers make one cell of many. In write-through mode each sample becomes a
+// cell in the data table before the request is acknowledged.
+//
+// Order of acknowledgement, in buffered mode: UIDs durable, timestamp high-water mark durable, entry durable, samples in
+// the memtable, index rows durable, lease confirmed.
+//
+// Locks are those of the parts, see there; the lock of the high-water mark is taken with none of them held.
 package ingest
 
 import (
@@ -18,6 +32,10 @@ import (
 	"github.com/promtsd/promtsd/mapping/exemplars"
 	"github.com/promtsd/promtsd/mapping/families"
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/mapping/ingest/memtable"
+	"github.com/promtsd/promtsd/mapping/ingest/recovery"
+	"github.com/promtsd/promtsd/mapping/ingest/seriescache"
+	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
@@ -35,80 +53,182 @@ type Limits struct {
 	RefuseInfinities bool
 }
 
-// Config is what an Appender needs.
+// Config is what an Appender needs. It is read once, by New.
 type Config struct {
 	Store      store.Store
 	Settings   catalog.Settings
 	UIDs       *uid.Registry
 	Limits     Limits
-	CacheSize  int                   // series kept by their label bytes
+	CacheSize  int                   // entries of the series cache
 	Registerer prometheus.Registerer // may be nil
 	Logger     *slog.Logger          // nil: discard
 	Now        func() time.Time
-	Hold       Hold // the zero value is the direct road
+	Buffer     Buffer // the zero value is write-through mode
 
-	// Apply takes the batches with samples of new series, and days, to the store: that of an index in memory, which looks
-	// into them; nil: the store's.
+	// Apply takes the batches with index rows to the store: an index in memory follows them there; nil: Store.Apply.
 	Apply func(context.Context, *store.Batch) error
 
 	// Writable says why new data should not be written at present; nil: it may always be.
 	Writable func() error
 
-	Alone bool // no other process can have the store open
+	SingleProcess bool // no other process can have the store open
 }
 
-// Appender writes requests, on one of two roads. The direct road writes a cell for each sample before the request is
-// acknowledged. The journal road (Config.Hold) writes the request as it came into the journal before it is
-// acknowledged, keeps the samples in open rows in memory, where queries find them by Buffered, and makes one cell of
-// many. It is safe for concurrent use.
+// Buffer configures buffered mode.
+type Buffer struct {
+	FlushInterval time.Duration // how long a sample is buffered at most; 0: write-through mode
+	// MaxBytes bounds the buffered samples: from half of it on they are flushed early, beyond it requests are rejected.
+	MaxBytes int64
+	Merge    bool // one cell is made of those of a row when its hour has ended
+
+	LeaseTTL time.Duration // of this process's journal; default 15 s
+	Address  string        // where this process answers other promtsd for buffered samples; empty: nowhere
+
+	NewDecoder func() Decoder // of the bodies that are replayed
+}
+
+const defaultLeaseTTL = 15 * time.Second
+
+// Appender is the write path of a process. It is safe for concurrent use.
 type Appender struct {
-	Config
-	index   index.Writer
-	rows    exemplars.Rows
-	meta    *families.Writer
-	cache   *cache
-	symbols *symbols
-	table   *table
-	jobs    sync.Pool // *job
-	metrics metrics
-	ahead   *ahead
-	active  *activity
-	holder
+	config    Config
+	index     index.Writer
+	exemplars exemplars.Rows
+	metadata  *families.Writer
+	cache     *seriescache.Cache
+	table     *memtable.Table
+	recovery  *recovery.Recovery
+	jobs      sync.Pool // *job
+	metrics   metrics
+	highWater *highWater
+	active    *activity
 
-	toldDamage atomic.Int64 // when it was last logged, in seconds since 1970
+	early    chan struct{}      // has an entry when samples should be flushed before their time
+	stop     context.CancelFunc // ends the flush workers
+	flushers sync.WaitGroup
+
+	damageLogged atomic.Int64 // when a damaged UID was logged last, in seconds since 1970
 }
 
-// New returns an Appender. It must be started before it appends on the journal road.
+// New returns an Appender. It must be started before it appends in buffered mode.
 func New(c Config) *Appender {
+	a := newAppender(c)
+	a.highWater = newHighWater(a.config, a.table)
+	a.metrics = newMetrics(a.config.Registerer, a)
+	return a
+}
+
+// newAppender is New without a high-water mark and metrics.
+func newAppender(c Config) *Appender {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Apply == nil {
 		c.Apply = c.Store.Apply
 	}
-	if c.Hold.Term == 0 {
-		c.Hold.Term = defaultTerm
+	if c.Buffer.LeaseTTL == 0 {
+		c.Buffer.LeaseTTL = defaultLeaseTTL
 	}
-	a := &Appender{Config: c, index: index.Writer{Tables: c.Settings.Tables}, cache: newCache(c.CacheSize),
-		symbols: newSymbols(c.CacheSize)}
-	a.rows, a.meta = exemplars.NewRows(c.Settings.Schema), families.NewWriter(c.Store, c.Settings.Tables)
-	a.table, a.ahead = a.cache.table, new(ahead)
-	a.active = newActivity(c.Limits.Active, c.Logger)
+	table := memtable.New(memtable.Config{
+		Schema: c.Settings.Schema, StartBase: mapping.BaseTime(max(c.Now().UnixMilli(), 0)),
+		Merge: c.Buffer.Merge, MaxBytes: c.Buffer.MaxBytes,
+	})
+	a := &Appender{
+		config: c, table: table, cache: seriescache.New(c.CacheSize, table), early: make(chan struct{}, 1),
+		index: index.Writer{Tables: c.Settings.Tables}, exemplars: exemplars.NewRows(c.Settings.Schema),
+		metadata: families.NewWriter(c.Store, c.Settings.Tables), active: newActivity(c.Limits.Active, c.Logger),
+	}
 	a.jobs.New = func() any { return new(job) }
-	a.init(c.Now(), c.Settings.Schema)
-	a.metrics = newMetrics(c.Registerer, a)
+	a.recovery = recovery.New(a.recoveryConfig())
 	return a
 }
 
-// Append stores the samples of req, and what comes beside them: those of the result are durable and readable when it
+// NewFinder returns a Finder for requests that this Appender is to store.
+func (a *Appender) NewFinder() request.Finder { return a.cache.NewFinder() }
+
+// Start takes over the journals that dead processes left, and in buffered mode opens a journal and begins to flush. It
+// returns when the Appender takes requests and everything acknowledged before can be read. ctx bounds the start only.
+func (a *Appender) Start(ctx context.Context) error {
+	if err := a.highWater.load(ctx); err != nil {
+		return err
+	}
+	if err := a.recovery.Start(ctx); err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.Background())
+	a.stop = stop
+	if a.buffered() {
+		for worker := range a.table.Workers() {
+			a.flushers.Go(func() { a.newFlushWorker().run(running, worker) })
+		}
+	}
+	return nil
+}
+
+func (a *Appender) buffered() bool { return a.config.Buffer.FlushInterval > 0 }
+
+// Ready says why requests cannot be taken at the moment, nil if they can.
+func (a *Appender) Ready() error {
+	if !a.buffered() {
+		return nil
+	}
+	w, err := a.recovery.Journal()
+	if err != nil {
+		return err
+	}
+	return w.Ready()
+}
+
+// Writer is the name of the journal that is written now, 0 if there is none.
+func (a *Appender) Writer() journal.ID {
+	w, err := a.recovery.Journal()
+	if err != nil {
+		return 0
+	}
+	return w.ID()
+}
+
+// Replaying says which journal is being replayed, and how far that is; empty: none is.
+func (a *Appender) Replaying() string { return a.recovery.Replaying() }
+
+// Close flushes what is buffered, as far as ctx allows, and gives the journal up. Appends must have ended. What is not
+// flushed stays in the journal, which the next start, or another promtsd at once, takes over. An error is the store's.
+func (a *Appender) Close(ctx context.Context) error {
+	if a.stop == nil {
+		return nil
+	}
+	a.stopWorkers()
+	return a.recovery.Close(ctx, a.flushAll(ctx))
+}
+
+// stopWorkers stops what flushes and takes journals over.
+func (a *Appender) stopWorkers() {
+	a.stop()
+	a.flushers.Wait()
+	a.recovery.StopWatching()
+}
+
+// Buffered calls f with the points of series that are acknowledged and may not be in the data table yet; see
+// memtable.Table.Buffered. There are no warnings.
+func (a *Appender) Buffered(
+	_ context.Context, tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte),
+) (warnings []error) {
+	a.table.Buffered(tsuids, from, to, f)
+	return nil
+}
+
+// OldestBuffered is the lowest base time that Buffered may find points of; see memtable.Table.OldestBase.
+func (a *Appender) OldestBuffered() uint32 { return a.table.OldestBase() }
+
+// Append stores the samples of req, its exemplars and its metadata: those of the result are durable and readable when it
 // returns. What can never be stored is refused one by one in the result, and costs the others nothing. An error means
-// that some or none of the request is stored, and that it may be sent again: a sample that is there already is written
-// over with itself.
+// that some or none of the request is stored, and that it may be sent again: a sample that is there already is replaced
+// by itself.
 //
 // Of req nothing is changed but what LabelsOf changes, and nothing is kept.
 func (a *Appender) Append(ctx context.Context, req *request.Write) (request.Result, error) {
-	if a.Writable != nil {
-		if err := a.Writable(); err != nil {
+	if a.config.Writable != nil {
+		if err := a.config.Writable(); err != nil {
 			return request.Result{}, err
 		}
 	}
@@ -117,44 +237,45 @@ func (a *Appender) Append(ctx context.Context, req *request.Write) (request.Resu
 		j.reset()
 		a.jobs.Put(j)
 	}()
-	t := newTerms(a.Limits, a.Now().UnixMilli())
-	t.now = a.arrive(t.now)
+	now := a.config.Now().UnixMilli()
+	ad := newAdmission(a.config.Limits, a.highWater.arrive(now), now)
 	var result request.Result
-	err := a.reserve(ctx, t.now)
+	err := a.highWater.reserve(ctx, ad.arrived)
 	if err == nil {
-		err = a.find(ctx, j, req, t, &result)
+		err = a.find(ctx, j, req, ad, &result)
 	}
 	if err == nil {
-		a.putBeside(ctx, j, req, t, &result)
+		a.putExemplars(j, req, ad, &result)
+		a.putMetadata(ctx, j, req, ad)
 	}
 	switch {
 	case err != nil:
-	case !slices.ContainsFunc(j.series, func(s *series) bool { return s != nil }):
-		err = a.applyIndex(ctx, j)
-	case a.Hold.Time > 0:
-		err = a.journaled(ctx, j, req, t, &result)
+	case !slices.ContainsFunc(j.series, func(s *memtable.Series) bool { return s != nil }):
+		err = a.applyBatch(ctx, j)
+	case a.buffered():
+		err = a.appendBuffered(ctx, j, req, ad, &result)
 	default:
-		err = a.direct(ctx, j, req, t, &result)
+		err = a.writeThrough(ctx, j, req, ad, &result)
 	}
 	if err != nil {
 		return request.Result{}, err
 	}
 	a.metrics.samples.Add(float64(result.Written + result.Histograms))
-	a.countBeside(j, &result)
-	a.tellDamage(&result)
+	a.countOthers(j, &result)
+	a.logDamage(&result)
 	return result, nil
 }
 
-// tellDamage logs now and then that series are refused because the store is damaged: their sender is told, but cannot
+// logDamage logs now and then that series are refused because the store is damaged: their sender is told, but cannot
 // help it.
-func (a *Appender) tellDamage(result *request.Result) {
+func (a *Appender) logDamage(result *request.Result) {
 	n := result.Refused[request.ReasonUIDDamaged]
 	if n == 0 {
 		return
 	}
-	now, last := a.Now().Unix(), a.toldDamage.Load()
-	if now-last >= 60 && a.toldDamage.CompareAndSwap(last, now) {
-		a.Logger.Error("samples are refused because the UID table is damaged: repair the cell", "samples", n, "err",
+	now, last := a.config.Now().Unix(), a.damageLogged.Load()
+	if now-last >= 60 && a.damageLogged.CompareAndSwap(last, now) {
+		a.config.Logger.Error("samples are refused because the UID table is damaged: repair the cell", "samples", n, "err",
 			firstDamage(result))
 	}
 }
@@ -167,128 +288,4 @@ func firstDamage(result *request.Result) error {
 		}
 	}
 	return mapping.ErrCorrupt
-}
-
-// job is the memory of one Append, used again by the next.
-type job struct {
-	series  []*series // by position in the request; nil: refused
-	seats   []seatOf  // of those that the cache has
-	missing []int     // positions whose series is not in the cache
-	batch   store.Batch
-	row     []byte
-	cell    []byte
-	flat    []byte // the request in its flat form
-	body    []byte
-	scratch []byte
-	stored  []byte // a histogram, and the point list of it
-	point   []byte
-	tsuid   []byte
-	indexed []indexedDay
-	beside  beside
-	seat    seatOf // of the series that was made last
-
-	numbers []uint32 // of the request's symbols
-	epoch   uint32   // of the numbers
-	keyed   []byte
-}
-
-// key is what the cache knows a series of a request by: its label bytes, or its references by the numbers of their
-// symbols. It is valid until the next call.
-func (j *job) key(req *request.Write, series int) []byte {
-	s := &req.Series[series]
-	if s.RefsFrom == s.RefsTo {
-		return s.Labels
-	}
-	j.keyed = appendRefsKey(j.keyed[:0], j.epoch, j.numbers, req.Refs[s.RefsFrom:s.RefsTo])
-	return j.keyed
-}
-
-// indexedDay is an index row that the batch holds.
-type indexedDay struct {
-	series *series
-	day    mapping.Day
-}
-
-func (j *job) reset() {
-	clear(j.series) // let go of series that the cache has dropped
-	clear(j.seats)
-	clear(j.indexed)
-	j.series, j.seats, j.missing, j.indexed = j.series[:0], j.seats[:0], j.missing[:0], j.indexed[:0]
-	j.batch.Reset()
-	j.beside.reset()
-}
-
-// applied notes that the rows of the batch are durable.
-func (a *Appender) applied(j *job) {
-	if len(j.beside.changes) > 0 {
-		a.meta.Keep(j.beside.changes)
-	}
-	for _, n := range j.indexed {
-		n.series.lock()
-		n.series.setIndexed(n.day)
-		n.series.unlock()
-	}
-}
-
-// find fills j.series and j.seats, making the series that are not known yet.
-func (a *Appender) find(ctx context.Context, j *job, req *request.Write, t terms,
-	result *request.Result) error {
-	j.numbers, j.epoch = a.symbols.number(j.numbers, req.Symbols)
-	found, _ := req.Finder.(*finder)
-	period := a.active.now()
-	var e *entry
-	for i := range req.Series {
-		if found != nil {
-			e = found.entries[i]
-		} else {
-			e = a.findNext(j, e, req, i)
-		}
-		if e == nil || e.nameless && req.NeedMetricName {
-			j.missing = append(j.missing, i)
-			j.series, j.seats = append(j.series, nil), append(j.seats, seatOf{})
-			continue
-		}
-		if !e.activeIn(period) && !a.active.admitEntry(e, period, t.replay) {
-			a.active.refuse(req, i, result)
-			j.series, j.seats = append(j.series, nil), append(j.seats, seatOf{})
-			continue
-		}
-		j.series, j.seats = append(j.series, e.series), append(j.seats, e.seat)
-	}
-	defer a.active.tell()
-	if found != nil {
-		found.Reset() // let go of series that the cache will drop
-	}
-	if len(j.missing) == 0 {
-		return nil
-	}
-	return a.resolve(ctx, j, req, t, period, result)
-}
-
-// findNext returns the entry of the series at a position, nil if there is none; before is the entry of the series
-// before it.
-func (a *Appender) findNext(j *job, before *entry, req *request.Write, series int) *entry {
-	s := &req.Series[series]
-	if before != nil && s.RefsFrom < s.RefsTo {
-		// As after does, without making the key.
-		e := before.follower.Load()
-		if e != nil && e.held() && isRefsKey(e.raw, j.epoch, j.numbers, req.Refs[s.RefsFrom:s.RefsTo]) {
-			e.touch()
-			return e
-		}
-	}
-	return a.cache.after(before, j.key(req, series))
-}
-
-// putIndex adds the index rows of a series for a day, unless they are known to be there.
-func (a *Appender) putIndex(j *job, s *series, day mapping.Day, now int64) {
-	if s.indexed(day) {
-		return
-	}
-	j.tsuid = append(j.tsuid[:0], s.tsuid...)
-	if s.days == 0 {
-		a.index.PutSeries(&j.batch, j.tsuid, now)
-	}
-	j.scratch = a.index.PutDay(&j.batch, j.tsuid, day, now, j.scratch)
-	j.indexed = append(j.indexed, indexedDay{s, day})
 }

@@ -37,6 +37,7 @@ const (
 // database is a store with an Appender on it, whose clock stands unless it is moved.
 type database struct {
 	*ingest.Appender
+	config   ingest.Config
 	store    store.Store
 	settings catalog.Settings
 	clock    *atomic.Int64
@@ -62,6 +63,7 @@ func open(t testing.TB, st store.Store, asked map[string]string, change func(*in
 	if change != nil {
 		change(&c)
 	}
+	db.config = c
 	db.Appender = ingest.New(c)
 	return db
 }
@@ -165,8 +167,7 @@ func TestAppend_WritesTheCellsAsTheyAreDrawn(t *testing.T) {
 			if c.salt != "" {
 				asked = map[string]string{catalog.SaltWidth: "1"}
 			}
-			db := open(t, storetest.NewMem(), asked, nil)
-			db.Limits.Future = time.Hour
+			db := open(t, storetest.NewMem(), asked, func(c *ingest.Config) { c.Limits.Future = time.Hour })
 			db.append(t, raw("__name__", "up", "job", "a"),
 				sample(now, 1), sample(now+1, 1.5), sample(now+60*60_000-2264620, math.Float64frombits(0x7ff0000000000002)))
 			const data, at = `"family":"t","qualifier":`, `,"timestamp":1795253864620,"value":`

@@ -33,7 +33,7 @@ func (s *stuck) Apply(ctx context.Context, b *store.Batch) error {
 func TestClose_LeavesTheJournalToOthersInTime(t *testing.T) {
 	st := &stuck{Store: storetest.NewMem()}
 	cluster := func(c *ingest.Config) {
-		c.Hold = ingest.Hold{Time: time.Hour, MaxMemory: 1 << 30, Term: time.Hour}
+		c.Buffer = ingest.Buffer{FlushInterval: time.Hour, MaxBytes: 1 << 30, LeaseTTL: time.Hour}
 	}
 	first := open(t, st, nil, cluster)
 	if err := first.Start(t.Context()); err != nil {
@@ -68,7 +68,7 @@ func TestClose_LeavesTheJournalToOthersInTime(t *testing.T) {
 func TestStart_SaysHowFarAReplayIs(t *testing.T) {
 	const entries = 70
 	st := storetest.NewMem()
-	first := open(t, st, nil, journalRoad)
+	first := open(t, st, nil, buffered)
 	if err := first.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestStart_SaysHowFarAReplayIs(t *testing.T) {
 	var second *database
 	var said atomic.Value
 	second = open(t, st, nil, func(c *ingest.Config) {
-		journalRoad(c)
+		buffered(c)
 		c.Apply = func(ctx context.Context, b *store.Batch) error {
 			said.Store(second.Replaying())
 			return st.Apply(ctx, b)

@@ -23,7 +23,7 @@ func TestFlush_UnreadableRowHoldsUpNoOther(t *testing.T) {
 	registry, log := prometheus.NewRegistry(), new(strings.Builder)
 	st := &worn{Store: storetest.NewMem(), rows: map[string]bool{}}
 	db := open(t, st, nil, func(c *ingest.Config) {
-		journalRoad(c)
+		buffered(c)
 		c.Registerer, c.Logger = registry, slog.New(slog.NewTextHandler(log, nil))
 	})
 	if err := db.Start(t.Context()); err != nil {
@@ -63,7 +63,7 @@ func TestFlush_UnreadableRowHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	for row := range st.rows {
-		if name := db.UIDs.FormatRowKey([]byte(row)); !strings.Contains(log.String(), strconv.Quote(name)) {
+		if name := db.config.UIDs.FormatRowKey([]byte(row)); !strings.Contains(log.String(), strconv.Quote(name)) {
 			t.Errorf("the log does not name the row %s:\n%s", name, log)
 		}
 	}

@@ -46,7 +46,7 @@ func gauge(t testing.TB, r *prometheus.Registry, name string) float64 {
 }
 
 // What is counted of samples that wait, and of the series cache, is what they take of memory, whatever their shape.
-func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
+func TestBufferedBytes_AreTheMemoryOfSamples(t *testing.T) {
 	const hour = mapping.HourMs
 	base := int64(mapping.BaseTime(now)) * 1000
 	for _, c := range []struct {
@@ -85,10 +85,10 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			registry := prometheus.NewRegistry()
-			config := db.Config
+			config := db.config
 			config.Store, config.Apply, config.Registerer = forget, forget.Apply, registry
-			config.Hold = ingest.Hold{Time: time.Hour, MaxMemory: 1 << 40, Merge: true}
-			config.Alone, config.CacheSize = true, 1_000_000
+			config.Buffer = ingest.Buffer{FlushInterval: time.Hour, MaxBytes: 1 << 40, Merge: true}
+			config.SingleProcess, config.CacheSize = true, 1_000_000
 			if c.cache > 0 {
 				config.CacheSize = c.cache
 			}
@@ -146,11 +146,11 @@ func TestHeld_IsWhatSamplesTakeOfMemory(t *testing.T) {
 }
 
 // When all is flushed and its series are forgotten, nothing is counted.
-func TestHeld_IsNothingInTheEnd(t *testing.T) {
+func TestBufferedBytes_AreNoneInTheEnd(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	db := open(t, storetest.NewMem(), nil, func(c *ingest.Config) {
-		journalRoad(c)
-		c.Hold.MaxMemory, c.CacheSize, c.Registerer = 1<<20, 1, registry
+		buffered(c)
+		c.Buffer.MaxBytes, c.CacheSize, c.Registerer = 1<<20, 1, registry
 	})
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -208,9 +208,9 @@ func TestSeriesCache_IsBoundedByMemory(t *testing.T) {
 
 // The rows of a series cost about the same each, in whatever order they come.
 func TestAppend_ManyHoursOfASeriesNewestFirst(t *testing.T) {
-	db := open(t, storetest.NewMem(), nil, journalRoad)
+	db := open(t, storetest.NewMem(), nil, buffered)
 	forget := discard{db.store}
-	config := db.Config
+	config := db.config
 	config.Store, config.Apply = forget, forget.Apply
 	a := ingest.New(config)
 	if err := a.Start(t.Context()); err != nil {
@@ -247,7 +247,7 @@ func TestAppend_ManyHoursOfASeriesNewestFirst(t *testing.T) {
 func TestStart_ReplaysInBoundedMemory(t *testing.T) {
 	const series, scrapes, most = 500, 300, 1 << 20
 	st := storetest.NewMem()
-	died := open(t, st, nil, journalRoad)
+	died := open(t, st, nil, buffered)
 	if err := died.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -266,8 +266,8 @@ func TestStart_ReplaysInBoundedMemory(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	spied := &spyOnApply{Store: st}
 	next := open(t, spied, nil, func(c *ingest.Config) {
-		journalRoad(c)
-		c.Hold.MaxMemory, c.Registerer = most, registry
+		buffered(c)
+		c.Buffer.MaxBytes, c.Registerer = most, registry
 	})
 	next.clock.Store(now + scrapes*1000)
 	var peak atomic.Int64
@@ -314,7 +314,7 @@ func TestTakeOver_HasAPartOfTheMemory(t *testing.T) {
 	spied := &spyOnApply{Store: st}
 	heir := open(t, spied, nil, func(c *ingest.Config) {
 		shared(time.Hour)(c)
-		c.Hold.MaxMemory, c.Registerer = most, registry
+		c.Buffer.MaxBytes, c.Registerer = most, registry
 	})
 	var during atomic.Int64
 	spied.before = func() { during.Store(int64(gauge(t, registry, "promtsd_ingest_buffered_bytes"))) }

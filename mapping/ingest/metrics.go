@@ -12,14 +12,14 @@ type metrics struct {
 	invalidMetadata  prometheus.Counter
 	limitedMetadata  prometheus.Counter
 
-	repeats      prometheus.Counter
+	duplicates   prometheus.Counter
 	cells        prometheus.Counter
 	merged       prometheus.Counter
 	unreadable   prometheus.Counter
 	flushes      prometheus.Counter
 	flushErrors  prometheus.Counter
 	flushSeconds prometheus.Counter
-	turnedAway   prometheus.Counter
+	rejected     prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, a *Appender) metrics {
@@ -42,11 +42,11 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 		}
 	}
 	gauge("cached_series", "Series in the series cache.", func() float64 {
-		entries, _ := a.cache.size()
+		entries, _ := a.cache.Size()
 		return float64(entries)
 	})
 	gauge("cached_series_bytes", "Memory of the series cache.", func() float64 {
-		_, bytes := a.cache.size()
+		_, bytes := a.cache.Size()
 		return float64(bytes)
 	})
 	gauge("active_series", "Series with samples within the last hour, where --write.max-active-series bounds them.",
@@ -57,19 +57,20 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 			return float64(a.active.count.Load())
 		})
 	gauge("active_series_limit", "What --write.max-active-series allows.",
-		func() float64 { return float64(a.Limits.Active) })
+		func() float64 { return float64(a.config.Limits.Active) })
 	gauge("metadata_families", "Metric families of which metadata is stored, as far as that was looked at.",
 		func() float64 {
-			families, _ := a.meta.Size()
+			families, _ := a.metadata.Size()
 			return float64(families)
 		})
 	gauge("metadata_bytes", "Their bytes.", func() float64 {
-		_, bytes := a.meta.Size()
+		_, bytes := a.metadata.Size()
 		return float64(bytes)
 	})
-	gauge("replay_entries_left", "Entries of the journal that is being replayed which are still to be.", a.entriesLeft)
+	gauge("replay_entries_left", "Entries of the journal that is being replayed which are still to be.",
+		func() float64 { return float64(a.recovery.EntriesLeft()) })
 	gauge("buffered_bytes", "Memory of samples that are in the journal and not yet in the data table.",
-		func() float64 { return float64(a.table.held.Load()) })
+		func() float64 { return float64(a.table.BufferedBytes()) })
 	return metrics{
 		samples: counter("samples_total", "Samples stored, exact repeats included: of remote write, OTLP and replay."),
 		newSeries: counter("series_resolved_total",
@@ -81,14 +82,14 @@ func newMetrics(r prometheus.Registerer, a *Appender) metrics {
 			"Metadata of metric families that cannot be kept: no name, or too long."),
 		limitedMetadata: counter("limited_metadata_total",
 			"Metadata of metric families that was not stored because there is too much; its sender repeats it."),
-		repeats: counter("duplicate_samples_total", "Samples that repeated one in memory exactly, and were dropped."),
-		cells:   counter("cells_total", "Cells flushed into the data table."),
-		merged:  counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
+		duplicates: counter("duplicate_samples_total", "Samples that repeated one in memory exactly, and were dropped."),
+		cells:      counter("cells_total", "Cells flushed into the data table."),
+		merged:     counter("rows_merged_total", "Rows of an ended hour whose cells were made one."),
 		unreadable: counter("unreadable_rows_total",
 			"Rows of an ended hour whose cells were not made one, since one cannot be read; the log names them."),
 		flushes:      counter("flushes_total", "Batches flushed into the data table."),
-		flushErrors:  counter("flush_errors_total", "Batches that could not be flushed, and are tried again."),
+		flushErrors:  counter("flush_errors_total", "Batches that could not be flushed, and are retried."),
 		flushSeconds: counter("flush_seconds_total", "Time spent on flushing."),
-		turnedAway:   counter("rejected_requests_total", "Requests answered 503 because too many samples wait in memory."),
+		rejected:     counter("rejected_requests_total", "Requests answered 503 because the buffered samples fill --write.max-buffered-bytes."),
 	}
 }

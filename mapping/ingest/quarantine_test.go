@@ -20,7 +20,7 @@ import (
 func left(t *testing.T) store.Store {
 	t.Helper()
 	st := storetest.NewMem()
-	db := open(t, st, nil, journalRoad)
+	db := open(t, st, nil, buffered)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +115,8 @@ func TestStart_PutsAnEntryThatCannotBeReplayedIntoQuarantine(t *testing.T) {
 			mend := c.spoil(t, st)
 			var config ingest.Config
 			db := open(t, st, nil, func(c *ingest.Config) {
-				journalRoad(c)
-				c.Hold.NewDecoder = func() ingest.Decoder { return newer{} }
+				buffered(c)
+				c.Buffer.NewDecoder = func() ingest.Decoder { return newer{} }
 				config = *c
 			})
 			if err := db.Start(t.Context()); err != nil {
@@ -173,7 +173,7 @@ func retryWith(t *testing.T, st store.Store, q journal.Quarantined) (int, error)
 	t.Helper()
 	var config ingest.Config
 	open(t, st, nil, func(c *ingest.Config) {
-		journalRoad(c)
+		buffered(c)
 		config = *c
 	})
 	samples, _, err := ingest.Retry(t.Context(), config, q.Writer, q.Number)
@@ -201,8 +201,8 @@ func TestStart_ReplaysTheEntriesOfALeaseThatCannotBeRead(t *testing.T) {
 				}
 			}
 			db := open(t, st, nil, func(c *ingest.Config) {
-				journalRoad(c)
-				c.Alone = alone
+				buffered(c)
+				c.SingleProcess = alone
 			})
 			if err := db.Start(t.Context()); err != nil {
 				t.Fatalf("start: %v", err)
@@ -220,7 +220,7 @@ func TestStart_PutsNothingIntoQuarantineWhenTheStoreIsAway(t *testing.T) {
 	for call := 1; ; call++ {
 		st := left(t)
 		faulty := storetest.Faulty(st, storetest.Fault{Verb: storetest.Any, Call: call})
-		db := open(t, st, nil, func(c *ingest.Config) { journalRoad(c); c.Store = faulty })
+		db := open(t, st, nil, func(c *ingest.Config) { buffered(c); c.Store = faulty })
 		err := db.Start(t.Context())
 		if n := len(inQuarantine(t, st)); n > 0 {
 			t.Fatalf("call %d: %d entries are in quarantine, after %v", call, n, err)
@@ -237,7 +237,7 @@ func TestStart_PutsNothingIntoQuarantineWhenTheStoreIsAway(t *testing.T) {
 // Series that were refused because of a damaged UID were never acknowledged: a replay need not mind them.
 func TestStart_LeavesOutWhatWasRefusedForADamagedUID(t *testing.T) {
 	st := storetest.NewMem()
-	db := open(t, st, nil, journalRoad)
+	db := open(t, st, nil, buffered)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestStart_LeavesOutWhatWasRefusedForADamagedUID(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	db.Abandon()
-	db = open(t, st, nil, journalRoad)
+	db = open(t, st, nil, buffered)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -260,9 +260,9 @@ func TestStart_LeavesOutWhatWasRefusedForADamagedUID(t *testing.T) {
 }
 
 // What comes without a body of remote write is compressed in the journal, and replayed.
-func TestJournalRoad_CompressesRequestsWithoutABody(t *testing.T) {
+func TestBuffered_CompressesRequestsWithoutABody(t *testing.T) {
 	st := storetest.NewMem()
-	db := open(t, st, nil, journalRoad)
+	db := open(t, st, nil, buffered)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -275,11 +275,11 @@ func TestJournalRoad_CompressesRequestsWithoutABody(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	_, value := entryCell(t, st, 1)
-	if flat := len(req.AppendFlat(nil)); len(value) > flat/4 {
+	if flat := len(req.AppendFlat(nil, nil)); len(value) > flat/4 {
 		t.Errorf("the entry has %d bytes, the request in its flat form %d", len(value), flat)
 	}
 	db.Abandon()
-	db = open(t, st, nil, journalRoad)
+	db = open(t, st, nil, buffered)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/ingest/recovery"
 	"github.com/promtsd/promtsd/mapping/journal"
 	"github.com/promtsd/promtsd/mapping/request"
 )
@@ -17,16 +18,75 @@ import (
 // Decoder reads bodies that requests came with, one at a time.
 type Decoder interface {
 	// Decode fills req from a body, whose memory and the decoder's it uses until the next call. mapping.ErrNewer says that
-	// the form is not known.
-	Decode(form byte, body []byte, req *request.Write) error
+	// the encoding is not known.
+	Decode(encoding byte, body []byte, req *request.Write) error
+}
+
+// recoveryConfig gives the samples of replayed entries to this Appender.
+func (a *Appender) recoveryConfig() recovery.Config {
+	return recovery.Config{
+		Journal: a.journalConfig(), Write: a.buffered(), OldestEntry: a.table.OldestEntry,
+		Lost: a.lost, NewReplayer: a.newReplayer, NewSingleReplayer: a.newSingleReplayer,
+	}
+}
+
+func (a *Appender) journalConfig() journal.Config {
+	c := &a.config
+	return journal.Config{
+		Store: c.Store, Tables: c.Settings.Tables, Address: c.Buffer.Address, LeaseTTL: c.Buffer.LeaseTTL,
+		SingleProcess: c.SingleProcess, Logger: c.Logger, First: 1, Future: c.Limits.Future,
+	}
+}
+
+// lost sees to it that what arrives from now on counts over what another process replays of the own journal; see
+// replayer.Replay.
+func (a *Appender) lost() { a.table.RaiseFloor(a.highWater.arrive(0) + 2) }
+
+// newReplayer returns a replayer for the journal of a dead writer.
+func (a *Appender) newReplayer(samples *atomic.Int64) (r journal.Replayer, end func()) {
+	if a.config.SingleProcess {
+		return &replayer{a: a, samples: samples}, func() {}
+	}
+	apart := a.forReplay() // samples that came here since are later than those of the journal
+	part := apart.config.Buffer.MaxBytes / 2
+	a.table.SetAside(part) // of the memory of this one, meanwhile
+	return &replayer{a: apart, samples: samples}, func() { a.table.SetAside(-part) }
+}
+
+// newSingleReplayer returns a replayer for one entry that has no lease.
+func (a *Appender) newSingleReplayer(samples *atomic.Int64) journal.Replayer {
+	return &replayer{a: a.forReplay(), single: true, samples: samples}
+}
+
+// forReplay returns an Appender for a replay whose samples must not be mixed with what comes meanwhile: they get cells of
+// their own, with the times at which they arrived. It uses a quarter of the memory that this one may.
+func (a *Appender) forReplay() *Appender {
+	c := a.config
+	c.Registerer = nil
+	c.Limits.Active = 0 // what another was sent is active there
+	c.CacheSize /= 4
+	c.Buffer.MaxBytes /= 2 // from half of it on it flushes early
+	other := newAppender(c)
+	other.highWater = a.highWater
+	other.metrics = newMetrics(nil, other)
+	return other
+}
+
+// Retry replays an entry that is in quarantine (journal.Retry), and says how many samples of it are stored. c is that of
+// an Appender in buffered mode; one that runs on the store may go on.
+func Retry(ctx context.Context, c Config, writer journal.ID, number uint64) (samples int, ok bool, err error) {
+	a := New(c)
+	var stored atomic.Int64
+	ok, err = journal.Retry(ctx, a.journalConfig(), writer, number, &replayer{a: a, single: true, samples: &stored})
+	return int(stored.Load()), ok, err
 }
 
 // replayer puts the samples of a journal that is taken over where those of requests go.
 type replayer struct {
-	a        *Appender
-	single   bool // there are no entries before and after
-	requests sync.Pool
-	samples  *atomic.Int64 // that were replayed
+	a       *Appender
+	single  bool // there are no entries before and after
+	buffers sync.Pool
+	samples *atomic.Int64 // that were replayed
 }
 
 // replayBuffers is the memory for one entry at a time.
@@ -40,46 +100,48 @@ type replayBuffers struct {
 // Replay implements journal.Replayer.
 func (r *replayer) Replay(ctx context.Context, e *journal.Entry, turn *journal.Turn) error {
 	a := r.a
-	p, _ := r.requests.Get().(*replayBuffers)
+	p, _ := r.buffers.Get().(*replayBuffers)
 	if p == nil {
 		p = &replayBuffers{}
-		if a.Hold.NewDecoder != nil {
-			p.decoder = a.Hold.NewDecoder()
+		if a.config.Buffer.NewDecoder != nil {
+			p.decoder = a.config.Buffer.NewDecoder()
 		}
 	}
 	defer func() {
 		p.job.reset()
-		r.requests.Put(p)
+		r.buffers.Put(p)
 	}()
 	if err := p.decode(e); err != nil {
 		return err
 	}
 	p.req.NeedMetricName = e.NeedMetricName
-	t := terms{now: e.Arrived, latest: e.Latest, replay: true, limits: Limits{
-		Labels: e.MaxLabels, LabelName: e.MaxLabelName, LabelValue: e.MaxLabelValue, RefuseInfinities: e.RefuseInfinities,
-	}}
+	ad := admission{
+		Admission: request.Admission{Latest: e.Latest, RefuseInfinities: e.RefuseInfinities},
+		limits:    Limits{Labels: e.MaxLabels, LabelName: e.MaxLabelName, LabelValue: e.MaxLabelValue},
+		arrived:   e.Arrived, replay: true,
+	}
 	if !r.single {
-		// The cells shall count over those that were flushed in the very millisecond in which the request came. Of a single
+		// The cells must count over those that were flushed in the very millisecond in which the request came. Of a single
 		// entry nobody knows whether it came before or after these.
-		t.now++
+		ad.arrived++
 	}
 	var result request.Result
 	p.req.Metadata = p.req.Metadata[:0] // what was acknowledged is durable, and may have been replaced since
-	err := a.find(ctx, &p.job, &p.req, t, &result)
+	err := a.find(ctx, &p.job, &p.req, ad, &result)
 	if err != nil {
 		return err
 	}
-	a.putBeside(ctx, &p.job, &p.req, t, &result)
+	a.putExemplars(&p.job, &p.req, ad, &result)
 	if err := turn.Wait(ctx); err != nil {
 		return err
 	}
-	if a.Hold.Time == 0 {
-		err = a.direct(ctx, &p.job, &p.req, t, &result)
-	} else {
+	if a.buffered() {
 		// Finish waits for the flush. Until then an own journal that goes on in the same rows is kept as a whole.
-		a.place(&p.job, &p.req, t, 0, &result)
+		a.buffer(&p.job, &p.req, ad, 0, &result)
 		turn.Pass()
-		err = a.applyIndex(ctx, &p.job)
+		err = a.applyBatch(ctx, &p.job)
+	} else {
+		err = a.writeThrough(ctx, &p.job, &p.req, ad, &result)
 	}
 	r.samples.Add(int64(result.Written + result.Histograms))
 	if n := result.Refused[request.ReasonUIDDamaged]; n > 0 && err == nil && !e.UIDsDamaged {
@@ -114,7 +176,7 @@ func (p *replayBuffers) decode(e *journal.Entry) error {
 }
 
 // Full implements journal.Replayer.
-func (r *replayer) Full() bool { return r.a.Hold.Time > 0 && r.a.short() }
+func (r *replayer) Full() bool { return r.a.buffered() && r.a.table.Pressed() }
 
 // Finish implements journal.Replayer.
 func (r *replayer) Finish(ctx context.Context) error { return r.a.flushAll(ctx) }

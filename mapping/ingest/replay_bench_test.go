@@ -15,8 +15,8 @@ import (
 func BenchmarkReplay(b *testing.B) {
 	const series, scrapes, perRequest = 200_000, 9, 2000
 	large := func(c *ingest.Config) {
-		journalRoad(c)
-		c.CacheSize, c.Hold.MaxMemory = 1<<20, 512<<20
+		buffered(c)
+		c.CacheSize, c.Buffer.MaxBytes = 1<<20, 512<<20
 	}
 	for b.Loop() {
 		b.StopTimer()

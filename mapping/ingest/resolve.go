@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,12 +12,13 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/ingest/memtable"
 	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
 )
 
-// draft is a series on its way into the cache: where its names stand in the list of names to be assigned.
+// draft is a series that is to be made: where its names stand in the list of names to be assigned.
 type draft struct {
 	position int    // in the request
 	sorted   []byte // label bytes with sorted labels and no empty values
@@ -30,65 +30,64 @@ type draft struct {
 // resolve makes the series that the cache does not hold: labels are parsed and checked, the UIDs of all their names
 // looked up or assigned together.
 func (a *Appender) resolve(
-	ctx context.Context, j *job, req *request.Write, t terms, period uint32, result *request.Result,
+	ctx context.Context, j *job, req *request.Write, ad admission, period uint32, result *request.Result,
 ) error {
 	names := nameList{at: make(map[uid.Name]int)}
 	var drafts []draft
 	var keys slab
 	for _, position := range j.missing {
-		keys.left += len(j.key(req, position))
+		keys.left += len(j.lookup.Key(req, position))
 	}
 	for _, position := range j.missing {
 		labels := req.LabelsOf(position)
-		ls, reason, err := a.checkLabels(labels, req.NeedMetricName, t.limits)
+		ls, reason, err := a.checkLabels(labels, req.NeedMetricName, ad.limits)
 		if err != nil {
 			result.Refuse(reason, req.SamplesOf(position), fmt.Errorf("series %s: %w", request.FormatSeries(labels), err))
 			continue
 		}
 		drafts = append(drafts, newDraft(position, ls, len(labels), &names))
 	}
-	assign := a.UIDs.Assign
+	assign := a.config.UIDs.Assign
 	switch {
-	case a.active.full() && !t.replay:
-		assign = a.UIDs.Find // series that are active have UIDs
+	case a.active.full() && !ad.replay:
+		assign = a.config.UIDs.Find // series that are active have UIDs
 	case len(j.missing) > len(req.Series)/2:
-		assign = a.UIDs.AssignNewcomer
+		assign = a.config.UIDs.AssignNewcomer
 	}
 	uids, err := assign(ctx, names.list)
 	if err != nil {
 		return err
 	}
-	made := make(map[string]*series) // by sorted labels: a series may stand in the request more than once
+	made := make(map[string]*memtable.Series) // by sorted labels: a series may stand in the request more than once
 	for _, d := range drafts {
 		rs := req.Series[d.position]
-		hash := maphash.Bytes(a.cache.seed, d.sorted)
 		s, err := made[string(d.sorted)], error(nil)
 		if s == nil {
-			s = a.cache.get(hash, d.sorted)
+			s = a.cache.Get(d.sorted)
 		}
 		unknown := s == nil
 		if unknown {
-			if s, err = a.build(d, uids, j.nextSeat(a.table)); err != nil && !errors.Is(err, uid.ErrUnassigned) {
+			if s, err = a.build(j, d, uids); err != nil && !errors.Is(err, uid.ErrUnassigned) {
 				reason := reasonOf(err)
-				if !result.Told() {
+				if !result.HasExamples() {
 					err = fmt.Errorf("series %s: %w", request.FormatSeries(req.LabelsOf(d.position)), err)
 				}
 				result.Refuse(reason, req.SamplesOf(d.position), err)
 				continue
 			}
 		}
-		if err != nil || !a.active.admit(s.tsuid, period, t.replay) {
+		if err != nil || !a.active.admit(s.TSUID(), period, ad.replay) {
 			a.active.refuse(req, d.position, result)
 			continue
 		}
 		if unknown {
 			if rs.RefsFrom == rs.RefsTo {
-				s = a.cache.add(hash, keys.keep(d.sorted), s)
+				s = a.cache.Add(keys.clone(d.sorted), s)
 			}
 			a.metrics.newSeries.Inc()
 		}
-		if key := j.key(req, d.position); !bytes.Equal(key, d.sorted) {
-			s = a.cache.add(maphash.Bytes(a.cache.seed, key), keys.keep(key), s)
+		if key := j.lookup.Key(req, d.position); !bytes.Equal(key, d.sorted) {
+			s = a.cache.Add(keys.clone(key), s)
 		}
 		made[string(d.sorted)], j.series[d.position] = s, s
 	}
@@ -126,23 +125,23 @@ func (n *nameList) add(kind mapping.Kind, text string) int {
 	return i
 }
 
-// slab holds the keys of a request's new series one behind the other, so that they are read at little cost when they
-// come together again. Its pieces are small, because each stays in memory as long as any series of it is known.
+// slab holds the keys of a request's new series one behind the other, so that they are compared fast when the series come
+// together again. Its blocks are small: each stays in memory as long as any of its series is cached.
 type slab struct {
-	left int // bytes that are expected to be kept
+	left int // bytes that are expected
 	rest []byte
 }
 
 const slabBytes = 4 << 10
 
-func (s *slab) keep(b []byte) []byte {
+func (s *slab) clone(b []byte) []byte {
 	if len(b) > len(s.rest) {
 		s.rest = make([]byte, max(len(b), min(slabBytes, s.left)))
 	}
 	s.left -= len(b)
-	kept := s.rest[:len(b):len(b)]
-	s.rest = s.rest[copy(kept, b):]
-	return kept
+	out := s.rest[:len(b):len(b)]
+	s.rest = s.rest[copy(out, b):]
+	return out
 }
 
 type label struct{ name, value string }
@@ -178,7 +177,7 @@ func (a *Appender) checkLabels(raw []byte, needName bool, limits Limits) ([]labe
 		return nil, request.ReasonLabelLimit, fmt.Errorf("%w: it has %d labels, --write.max-labels allows %d",
 			mapping.ErrInvalid, len(ls), limits.Labels)
 	}
-	schema := a.Settings.Schema
+	schema := a.config.Settings.Schema
 	if row := schema.TagsOffset() + len(ls)*schema.PairWidth(); row > store.MaxRow {
 		return nil, request.ReasonLabelLimit, fmt.Errorf(
 			"%w: its row key would have %d bytes for %d labels, at most %d can be stored",
@@ -218,17 +217,9 @@ func newDraft(position int, ls []label, size int, names *nameList) draft {
 	return d
 }
 
-// nextSeat is for a new series: in the lot of the one before, unless that is full.
-func (j *job) nextSeat(t *table) seatOf {
-	if j.seat.number++; j.seat.lot == nil || j.seat.number == neighbours {
-		j.seat = seatOf{lot: &lot{table: t}}
-	}
-	return j.seat
-}
-
 // build makes the series of a draft whose UIDs are assigned.
-func (a *Appender) build(d draft, uids []uid.Result, seat seatOf) (*series, error) {
-	schema := a.Settings.Schema
+func (a *Appender) build(j *job, d draft, uids []uid.Result) (*memtable.Series, error) {
+	schema := a.config.Settings.Schema
 	tags := make([]mapping.Tag, len(d.tags))
 	for i, t := range d.tags {
 		for _, result := range []uid.Result{uids[t[0]], uids[t[1]]} {
@@ -243,5 +234,6 @@ func (a *Appender) build(d draft, uids []uid.Result, seat seatOf) (*series, erro
 	}
 	schema.SortTags(tags)
 	tsuid := schema.AppendTSUID(nil, uids[d.metric].UID, tags)
-	return &series{lot: seat.lot, number: seat.number, tsuid: string(tsuid), nameless: d.nameless}, nil
+	j.slot = a.table.NextSlot(j.slot)
+	return a.table.NewSeries(j.slot, string(tsuid), d.nameless), nil
 }

@@ -20,15 +20,15 @@ import (
 // shared is the journal road on a store that others have open, too.
 func shared(lease time.Duration) func(*ingest.Config) {
 	return func(c *ingest.Config) {
-		journalRoad(c)
-		c.Alone, c.Hold.Term = false, lease
+		buffered(c)
+		c.SingleProcess, c.Buffer.LeaseTTL = false, lease
 	}
 }
 
 // nextLife opens the store as a process does that starts after all others have died, and returns what it finds.
 func nextLife(t *testing.T, st store.Store) map[string]map[int64]float64 {
 	t.Helper()
-	db := open(t, st, nil, journalRoad)
+	db := open(t, st, nil, buffered)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 	for name, hold := range map[string]time.Duration{"direct": 0, "journal": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			st := storetest.NewMem()
-			db := open(t, st, nil, journalRoad)
+			db := open(t, st, nil, buffered)
 			if err := db.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 			var req request.Write
 			add(&req, raw("__name__", "m"), sample(now+3, 4), sample(now+2, 4))
 			entry := journal.Entry{
-				Encoding: request.EncodingFlat, Body: req.AppendFlat(nil), Arrived: now + 15, Latest: now + 1000,
+				Encoding: request.EncodingFlat, Body: req.AppendFlat(nil, nil), Arrived: now + 15, Latest: now + 1000,
 				MaxLabels: 10, MaxLabelName: 100, MaxLabelValue: 100,
 			}
 			b.Put("promtsd-journal", []byte("\x012345678\x00\x00\x00\x00\x00\x00\x00\x09"), catalog.FamilySystem, nil, 1,
@@ -163,8 +163,8 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 				t.Fatal(err)
 			}
 			db = open(t, st, nil, func(c *ingest.Config) {
-				journalRoad(c)
-				c.Hold.Time = hold
+				buffered(c)
+				c.Buffer.FlushInterval = hold
 			})
 			if err := db.Start(t.Context()); err != nil {
 				t.Fatal(err)
@@ -203,7 +203,7 @@ func TestTakeOver_FindsWhatComesLate(t *testing.T) {
 	}
 	var req request.Write
 	add(&req, raw("__name__", "late"), sample(now, 4))
-	entry := journal.Entry{Encoding: request.EncodingFlat, Body: req.AppendFlat(nil), Arrived: now, Latest: math.MaxInt64,
+	entry := journal.Entry{Encoding: request.EncodingFlat, Body: req.AppendFlat(nil, nil), Arrived: now, Latest: math.MaxInt64,
 		MaxLabels:    9,
 		MaxLabelName: 100, MaxLabelValue: 100}
 	var b store.Batch

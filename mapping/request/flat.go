@@ -8,7 +8,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// A request that did not come as a body of remote write is journaled in a flat form. After the number of its series
+// A request that did not come by remote write, or of which limits refused a part, is journaled in a flat encoding. After the number of its series
 // come these, one after the other, and after the number of its exemplars those:
 //
 //	+----------------+-------------+-----------------+--------------------+
@@ -25,38 +25,67 @@ import (
 //
 // Metadata is not journaled: it is durable elsewhere before the request is acknowledged, and needs no replay.
 
-// AppendFlat appends the series, samples, histograms and exemplars of r to dst in the flat form.
-func (r *Write) AppendFlat(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(r.Series)))
+// AppendFlat appends the series that keep says, by their position, with their samples, histograms and exemplars to dst,
+// in the flat encoding; keep nil: all of them.
+func (r *Write) AppendFlat(dst []byte, keep func(series int) bool) []byte {
+	if keep == nil {
+		keep = func(int) bool { return true }
+	}
+	position := make([]uint64, len(r.Series)) // in the flat encoding
+	kept := uint64(0)
+	for i := range r.Series {
+		position[i] = kept
+		if keep(i) {
+			kept++
+		}
+	}
+	dst = binary.AppendUvarint(dst, kept)
 	histograms := r.Histograms
 	for i, s := range r.Series {
 		own := 0
 		for own < len(histograms) && histograms[own].Series == i {
 			own++
 		}
-		labels := r.LabelsOf(i)
-		dst = append(binary.AppendUvarint(dst, uint64(len(labels))), labels...)
-		dst = binary.AppendUvarint(dst, uint64(s.To-s.From))
-		dst = binary.AppendUvarint(dst, uint64(own))
-		for _, sample := range r.Samples[s.From:s.To] {
-			dst = binary.AppendVarint(dst, sample.T)
-			dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(sample.V))
-		}
-		for _, h := range histograms[:own] {
-			dst = append(binary.AppendUvarint(dst, uint64(len(h.Message))), h.Message...)
+		if keep(i) {
+			dst = r.appendFlatSeries(dst, i, s, histograms[:own])
 		}
 		histograms = histograms[own:]
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(r.Exemplars)))
+	kept = 0
 	for _, e := range r.Exemplars {
-		dst = binary.AppendVarint(binary.AppendUvarint(dst, uint64(e.Series)), e.T)
+		if keep(e.Series) {
+			kept++
+		}
+	}
+	dst = binary.AppendUvarint(dst, kept)
+	for _, e := range r.Exemplars {
+		if !keep(e.Series) {
+			continue
+		}
+		dst = binary.AppendVarint(binary.AppendUvarint(dst, position[e.Series]), e.T)
 		dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(e.V))
 		dst = append(binary.AppendUvarint(dst, uint64(len(e.Labels))), e.Labels...)
 	}
 	return dst
 }
 
-// ParseFlat fills r from the flat form. The error wraps mapping.ErrCorrupt. Label bytes and messages point into b.
+// appendFlatSeries appends the series at a position, with its samples and its histograms.
+func (r *Write) appendFlatSeries(dst []byte, position int, s Series, histograms []Histogram) []byte {
+	labels := r.LabelsOf(position)
+	dst = append(binary.AppendUvarint(dst, uint64(len(labels))), labels...)
+	dst = binary.AppendUvarint(dst, uint64(s.To-s.From))
+	dst = binary.AppendUvarint(dst, uint64(len(histograms)))
+	for _, sample := range r.Samples[s.From:s.To] {
+		dst = binary.AppendVarint(dst, sample.T)
+		dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(sample.V))
+	}
+	for _, h := range histograms {
+		dst = append(binary.AppendUvarint(dst, uint64(len(h.Message))), h.Message...)
+	}
+	return dst
+}
+
+// ParseFlat fills r from the flat encoding. The error wraps mapping.ErrCorrupt. Label bytes and messages point into b.
 func (r *Write) ParseFlat(b []byte) error {
 	r.Reset()
 	p := flatParser{rest: b}
@@ -97,7 +126,7 @@ func (r *Write) ParseFlat(b []byte) error {
 	return nil
 }
 
-// flatParser reads the parts of a flat form. Once it is cut every part is empty.
+// flatParser reads the parts of a flat encoding. Once it is cut every part is empty.
 type flatParser struct {
 	rest []byte
 	cut  bool // there was not enough

@@ -230,8 +230,8 @@ type Result struct {
 
 const maxExamples = 10
 
-// Told says whether there are as many examples as are kept, so that another need not be made.
-func (r *Result) Told() bool { return len(r.Examples) >= maxExamples }
+// HasExamples says that there are as many examples as are kept: another need not be made.
+func (r *Result) HasExamples() bool { return len(r.Examples) >= maxExamples }
 
 // Refuse notes that samples or histograms of one series were refused.
 func (r *Result) Refuse(reason Reason, samples int, example error) {
@@ -239,7 +239,7 @@ func (r *Result) Refuse(reason Reason, samples int, example error) {
 		r.Refused = make(map[Reason]int)
 	}
 	r.Refused[reason] += samples
-	if !r.Told() {
+	if !r.HasExamples() {
 		r.Examples = append(r.Examples, example)
 	}
 }

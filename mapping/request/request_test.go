@@ -178,9 +178,9 @@ func TestFlat_ComesBackAsItWas(t *testing.T) {
 				})
 			}
 		}
-		b := r.AppendFlat(nil)
+		b := r.AppendFlat(nil, nil)
 		var got request.Write
-		if err := got.ParseFlat(b); err != nil || !bytes.Equal(got.AppendFlat(nil), b) || len(got.Series) != len(r.Series) ||
+		if err := got.ParseFlat(b); err != nil || !bytes.Equal(got.AppendFlat(nil, nil), b) || len(got.Series) != len(r.Series) ||
 			len(got.Exemplars) != len(r.Exemplars) ||
 			!slices.EqualFunc(got.Histograms, r.Histograms, func(a, b request.Histogram) bool {
 				return a.Series == b.Series && bytes.Equal(a.Message, b.Message)

@@ -3,7 +3,7 @@ package uid
 import (
 	"hash/maphash"
 
-	"github.com/promtsd/promtsd/clockcache"
+	"github.com/promtsd/promtsd/mapping/clockcache"
 )
 
 // meanTextBytes is how long the text of a cached name may be on average; where texts are longer, fewer are cached.

@@ -22,8 +22,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/promtsd/promtsd/clockcache"
 	"github.com/promtsd/promtsd/mapping"
+	"github.com/promtsd/promtsd/mapping/clockcache"
 	"github.com/promtsd/promtsd/store"
 )
 

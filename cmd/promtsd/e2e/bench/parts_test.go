@@ -183,9 +183,9 @@ func BenchmarkWrite_Journal(b *testing.B) {
 			})
 			defer uids.Close()
 			a := ingest.New(ingest.Config{
-				Store: st, Settings: settings, UIDs: uids, CacheSize: 1 << 20, Now: time.Now, Alone: true,
+				Store: st, Settings: settings, UIDs: uids, CacheSize: 1 << 20, Now: time.Now, SingleProcess: true,
 				Limits: ingest.Limits{Active: 2_000_000, Labels: 64, LabelName: 1024, LabelValue: 4096},
-				Hold:   ingest.Hold{Time: 5 * time.Minute, MaxMemory: 512 << 20, Merge: true},
+				Buffer: ingest.Buffer{FlushInterval: 5 * time.Minute, MaxBytes: 512 << 20, Merge: true},
 			})
 			if err := a.Start(b.Context()); err != nil {
 				b.Fatal(err)
