@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -45,6 +46,7 @@ type Explanation struct {
 	// follows it are 0), and Cost how long the store works on it.
 	Estimate Touched
 	Cost     time.Duration
+	Reads    []Read // the first calls of the store
 
 	Analyzed  bool
 	Actual    Touched
@@ -53,7 +55,29 @@ type Explanation struct {
 	Warnings  []error
 }
 
+// Read is a call of the store by which data rows are read.
+type Read struct {
+	Scan        bool // false: the rows are got by their keys
+	Rows        int  // wanted
+	First, Last string
+}
+
+// String writes a Read for people:
+//
+//	scan for 20 rows from up{job="a"} 2026-11-22T09:00:00Z to up{job="b"} 2026-11-22T10:00:00Z
+func (r Read) String() string {
+	verb := "get"
+	if r.Scan {
+		verb = "scan for"
+	}
+	if r.Rows == 1 {
+		return fmt.Sprintf("%s 1 row: %s", verb, r.First)
+	}
+	return fmt.Sprintf("%s %d rows from %s to %s", verb, r.Rows, r.First, r.Last)
+}
+
 const (
+	maxReads       = 5       // that are told of
 	explainSamples = 240     // of a row: one each 15 s
 	explainRows    = 1 << 20 // rows after which the rest is taken to be like what came before
 )
@@ -101,6 +125,12 @@ func (e *Explanation) estimate(s *set) {
 		rows = aimedPoints / explainSamples
 		p.chooseSteps(s.q.Settings.Schema, s.q.Costs, s.q.forced, s.population)
 		tasks = divide(tasks, &p, nil, s.q.Concurrency)
+		for _, t := range tasks[:min(len(tasks), maxReads-len(e.Reads))] {
+			uids, last := s.q.Index.UIDs, len(t.rows)-1
+			e.Reads = append(e.Reads, Read{
+				t.method == byScan, len(t.rows), uids.FormatRowKey(t.rows[0]), uids.FormatRowKey(t.rows[last]),
+			})
+		}
 		t := Touched{Blocks: 1, Calls: len(tasks), Rows: len(p.rows)}
 		for _, step := range p.steps {
 			e.Cost += step.cost

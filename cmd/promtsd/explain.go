@@ -219,6 +219,12 @@ func printExplanation(w io.Writer, e query.Explanation, requests uint64) {
 	fmt.Fprintf(w, "plan:   %s\n", describePlan(t))
 	fmt.Fprintf(w, "cost:   %d rows in %d calls and %d blocks, about %s of the store's time\n",
 		t.Gets+t.Scanned, t.Calls, t.Blocks, e.Cost.Round(time.Microsecond))
+	for _, read := range e.Reads {
+		fmt.Fprintf(w, "read:   %v\n", read)
+	}
+	if more := t.Calls - len(e.Reads); more > 0 {
+		fmt.Fprintf(w, "        and %d more calls\n", more)
+	}
 	if !e.Analyzed {
 		return
 	}

@@ -28,7 +28,8 @@ func TestExplain_OfARunningPromtsd(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"series: 1, found by the index's memory among 1 candidates", "with 3 samples"} {
+	for _, want := range []string{"series: 1, found by the index's memory among 1 candidates", "with 3 samples",
+		`get 1 row: up{job="node"} 20`} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("got %s\nwant %s", out, want)
 		}
