@@ -23,6 +23,7 @@ import (
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 const (
@@ -67,11 +68,11 @@ func newBenchOn(b testing.TB, st store.Store, asked map[string]string) *bench {
 	if f.settings, _, err = catalog.Init(b.Context(), st, "promtsd", asked); err != nil {
 		b.Fatal(err)
 	}
-	f.uids = uid.New(uid.Config{
+	f.uids = storetest.Must(uid.New(uid.Config{
 		Store: st, Table: f.settings.Tables.UID, Schema: f.settings.Schema, Names: f.settings.Names,
-	})
+	}))
 	b.Cleanup(f.uids.Close)
-	f.memory = index.NewMemory(index.MemoryConfig{Store: st, Settings: f.settings, MaxSeries: 1 << 20})
+	f.memory = storetest.Must(index.NewMemory(index.MemoryConfig{Store: st, Settings: f.settings, MaxSeries: 1 << 20}))
 	for i := range f.cell {
 		var points []byte
 		for n := range uint32(mapping.HourMs / benchStep) {
@@ -165,7 +166,7 @@ func (f *bench) querier(b testing.TB, memory bool, change func(*query.Config)) *
 	if change != nil {
 		change(&config)
 	}
-	return query.New(config)
+	return storetest.Must(query.New(config))
 }
 
 // run measures a query of some hours from the first day on, that finds so many series.
@@ -287,7 +288,7 @@ func BenchmarkSelectChurn(b *testing.B) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			m := index.NewMemory(index.MemoryConfig{Store: f.store, Settings: f.settings, MaxSeries: 1 << 20})
+			m := storetest.Must(index.NewMemory(index.MemoryConfig{Store: f.store, Settings: f.settings, MaxSeries: 1 << 20}))
 			if err := m.Build(b.Context()); err != nil {
 				b.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtsd/promtsd/mapping/index"
+	"github.com/promtsd/promtsd/store/metricset"
 )
 
 type metrics struct {
@@ -12,32 +13,24 @@ type metrics struct {
 	selects *prometheus.CounterVec
 }
 
-func newMetrics(r prometheus.Registerer) metrics {
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "promtsd_query_" + name + "_total", Help: help})
-		if r != nil {
-			r.MustRegister(c)
-		}
-		return c
+func newMetrics(r prometheus.Registerer) (metrics, error) {
+	var set metricset.Set
+	m := metrics{
+		selects: set.CounterVec("promtsd_query_selects_total",
+			"Selectors resolved to series, by where their series were found.", "source"),
+		candidates: set.Counter("promtsd_query_candidates_total", "Index entries compared with a selector's matchers."),
+		series:     set.Counter("promtsd_query_series_total", "Series that matched a selector."),
+		rows:       set.Counter("promtsd_query_rows_total", "Data rows asked for."),
+		scanned:    set.Counter("promtsd_query_scanned_rows_total", "Data rows that scans met, wanted or not."),
+		cells:      set.Counter("promtsd_query_cells_total", "Data cells read."),
+		bytes: set.Counter("promtsd_query_bytes_total",
+			"Bytes of row keys, qualifiers and values of the data cells read."),
+		calls:   set.Counter("promtsd_query_store_calls_total", "Calls of the store for data rows."),
+		samples: set.Counter("promtsd_query_samples_total", "Samples decoded inside the time range of their query."),
+		corrupt: set.Counter("promtsd_query_corrupt_cells_total",
+			"Data cells passed over because they cannot be read."),
 	}
-	selects := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "promtsd_query_selects_total", Help: "Selectors resolved to series, by where their series were found.",
-	}, []string{"source"})
-	if r != nil {
-		r.MustRegister(selects)
-	}
-	return metrics{
-		selects:    selects,
-		candidates: counter("candidates", "Index entries compared with a selector's matchers."),
-		series:     counter("series", "Series that matched a selector."),
-		rows:       counter("rows", "Data rows asked for."),
-		scanned:    counter("scanned_rows", "Data rows that scans met, wanted or not."),
-		cells:      counter("cells", "Data cells read."),
-		bytes:      counter("bytes", "Bytes of row keys, qualifiers and values of the data cells read."),
-		calls:      counter("store_calls", "Calls of the store for data rows."),
-		samples:    counter("samples", "Samples decoded inside the time range of their query."),
-		corrupt:    counter("corrupt_cells", "Data cells passed over because they cannot be read."),
-	}
+	return m, set.Register(r)
 }
 
 // selected counts a selector.

@@ -53,21 +53,21 @@ func newDatabase(t testing.TB, st store.Store, asked map[string]string) *databas
 
 func wire(st store.Store, settings catalog.Settings) *database {
 	logger := slog.New(slog.DiscardHandler)
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: logger,
-	})
+	}))
 	return &database{
 		store:    st,
 		settings: settings,
-		appender: ingest.New(ingest.Config{
+		appender: storetest.Must(ingest.New(ingest.Config{
 			Store: st, Settings: settings, UIDs: uids, CacheSize: 1000,
 			Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
 			Now:    func() time.Time { return clock },
-		}),
-		querier: query.New(query.Config{
+		})),
+		querier: storetest.Must(query.New(query.Config{
 			Store: st, Settings: settings, Logger: logger, MaxSeries: 10_000,
 			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-		}),
+		})),
 	}
 }
 

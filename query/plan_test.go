@@ -31,16 +31,16 @@ import (
 // closed.
 func (db *database) holder(t testing.TB) *database {
 	t.Helper()
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: db.store, Table: db.settings.Tables.UID, Schema: db.settings.Schema, Names: db.settings.Names,
-	})
+	}))
 	other := *db
-	other.appender = ingest.New(ingest.Config{
+	other.appender = storetest.Must(ingest.New(ingest.Config{
 		Store: db.store, Settings: db.settings, UIDs: uids, CacheSize: 1000, SingleProcess: true,
 		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
 		Now:    func() time.Time { return clock },
 		Buffer: ingest.Buffer{FlushInterval: time.Hour, MaxBytes: 1 << 30, Merge: true},
-	})
+	}))
 	if err := other.appender.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func (db *database) holder(t testing.TB) *database {
 // remembering is the database with a querier that has the index in memory.
 func (db *database) remembering(t testing.TB, change func(*query.Config)) *database {
 	t.Helper()
-	memory := index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 1 << 20})
+	memory := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 1 << 20}))
 	if err := memory.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -60,20 +60,24 @@ type Querier struct {
 
 const defaultConcurrency = 4
 
-// New returns a Querier.
-func New(c Config) *Querier {
+// New returns a Querier. The error is that of registering its metrics.
+func New(c Config) (*Querier, error) {
 	if c.Concurrency <= 0 {
 		c.Concurrency = defaultConcurrency
 	}
 	if c.Costs == (Costs{}) {
 		c.Costs = EmbeddedCosts()
 	}
-	q := &Querier{Config: c, blockPoints: maxBlockPoints, metrics: newMetrics(c.Registerer)}
+	metrics, err := newMetrics(c.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	q := &Querier{Config: c, blockPoints: maxBlockPoints, metrics: metrics}
 	q.blocks.New = func() any { return new(block) }
 	q.pages.New = func() any {
 		return &mapping.Points{T: make([]int64, 0, pagePoints), V: make([]float64, 0, pagePoints)}
 	}
-	return q
+	return q, nil
 }
 
 // Select finds the series that match all matchers and yields their samples from mint to maxt, inclusive, in

@@ -53,9 +53,9 @@ func (db *database) fill(t testing.TB, series, samples int, step int64) model {
 
 // withQuerier is the database with another querier on a store before the same tables.
 func (db *database) withQuerier(st store.Store, change func(*query.Config)) *database {
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: st, Table: db.settings.Tables.UID, Schema: db.settings.Schema, Names: db.settings.Names,
-	})
+	}))
 	c := query.Config{
 		Store: st, Settings: db.settings, Logger: slog.New(slog.DiscardHandler),
 		Index: index.NewReader(index.Config{Store: st, Settings: db.settings, UIDs: uids}),
@@ -64,7 +64,7 @@ func (db *database) withQuerier(st store.Store, change func(*query.Config)) *dat
 		change(&c)
 	}
 	other := *db
-	other.store, other.querier = st, query.New(c)
+	other.store, other.querier = st, storetest.Must(query.New(c))
 	return &other
 }
 

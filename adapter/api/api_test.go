@@ -59,21 +59,21 @@ func newLimitedHandler(t *testing.T, maxSeries int, change func(*api.Config)) *a
 	if err != nil {
 		t.Fatal(err)
 	}
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, CacheEntries: 1000,
-	})
+	}))
 	t.Cleanup(uids.Close)
 	now := func() time.Time { return clock }
-	otlp := promstore.Appendable{Appender: ingest.New(ingest.Config{
+	otlp := promstore.Appendable{Appender: storetest.Must(ingest.New(ingest.Config{
 		Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: now,
 		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-	})}
+	}))}
 	fill(t, otlp)
 	registry := prometheus.NewRegistry()
-	querier := query.New(query.Config{
+	querier := storetest.Must(query.New(query.Config{
 		Store: st, Settings: settings, Logger: logger, MaxSeries: maxSeries,
 		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-	})
+	}))
 	c := api.Config{
 		Queryable: promstore.New(promstore.Config{Querier: querier}), Exemplars: promstore.ExemplarQueryable{Source: querier},
 		Metadata:    families.Reader{Store: st, Tables: settings.Tables},

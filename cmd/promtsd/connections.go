@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/promtsd/promtsd/adapter/fair"
+	"github.com/promtsd/promtsd/store/metricset"
 )
 
 // connections bounds the connections that are open, each of which takes memory whatever comes by it, and how many of
@@ -39,23 +39,27 @@ type connection struct {
 	idle   time.Time // since when it is; zero: it is not
 }
 
-// newConnections makes a bound for a listener that a flag is about; registerer may be nil.
-func newConnections(most int, flag string, registerer prometheus.Registerer, logger *slog.Logger) *connections {
+// newConnections makes a bound for a listener that a flag is about; registerer may be nil. The error is that of
+// registering the metrics.
+func newConnections(
+	most int, flag string, registerer prometheus.Registerer, logger *slog.Logger,
+) (*connections, error) {
 	c := &connections{most: most, flag: flag, logger: logger, open: make(map[net.Conn]connection),
 		of: make(map[string]*connectionsOf)}
-	listener, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), ".")
-	factory := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"listener": listener}, registerer))
-	c.refused = factory.NewCounter(prometheus.CounterOpts{
-		Name: "promtsd_http_refused_connections_total",
-		Help: "Connections that were closed at once, because as many others as are allowed, in all or of their client, had requests under way.",
+	var set metricset.Set
+	c.refused = set.Counter("promtsd_http_refused_connections_total",
+		"Connections that were closed at once, because as many others as are allowed, in all or of their client, had "+
+			"requests under way.")
+	set.GaugeFunc("promtsd_http_connections", "Connections that are open.", func() float64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return float64(len(c.open))
 	})
-	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "promtsd_http_connections", Help: "Connections that are open."},
-		func() float64 {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return float64(len(c.open))
-		})
-	return c
+	if registerer != nil {
+		listener, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), ".")
+		registerer = prometheus.WrapRegistererWith(prometheus.Labels{"listener": listener}, registerer)
+	}
+	return c, set.Register(registerer)
 }
 
 // changed is the http.Server's ConnState.

@@ -13,12 +13,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // One connection too many takes the place of an idle one; where all have requests under way it is closed.
 func TestListenerConnections_AreBounded(t *testing.T) {
 	const most = 3
-	bound := newConnections(most, "--web.max-connections", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	bound := storetest.Must(newConnections(most, "--web.max-connections", prometheus.NewRegistry(), slog.New(slog.DiscardHandler)))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	}))
@@ -102,7 +104,7 @@ func (s *stub) Close() error         { s.closed = true; return nil }
 func TestListenerConnections_AreShared(t *testing.T) {
 	for _, state := range []http.ConnState{http.StateActive, http.StateIdle} {
 		const most = 64
-		bound := newConnections(most, "--web.max-connections", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		bound := storetest.Must(newConnections(most, "--web.max-connections", prometheus.NewRegistry(), slog.New(slog.DiscardHandler)))
 		open := func(host byte, n int) (open []*stub) {
 			for range n {
 				s := &stub{from: &net.TCPAddr{IP: net.IPv4(192, 0, 2, host)}}

@@ -90,14 +90,20 @@ func (f *explainFlags) explain(ctx context.Context, env environment) error {
 		if err != nil {
 			return initHint(err)
 		}
-		uids := uid.New(uid.Config{
+		uids, err := uid.New(uid.Config{
 			Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: env.logger,
 		})
+		if err != nil {
+			return err
+		}
 		defer uids.Close()
-		q := query.New(query.Config{
+		q, err := query.New(query.Config{
 			Store: st, Settings: settings, Costs: costs, Logger: env.logger,
 			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
 		})
+		if err != nil {
+			return err
+		}
 		before := requestsOf(registry)
 		e, err := q.Explain(ctx, mint, maxt, matchers, f.analyze)
 		if err != nil {

@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 		"mapping/journal", "mapping/pack", "mapping/retention",
 		"mapping/uid",
 		"store", "store/cellio", "store/instrument", "store/pebble", "store/hbase", "store/hbase/client",
+		"store/metricset",
 	},
 	"cmd/promtsd/promtest":   {"store/hbase/hbasetest", "store/storetest/child"},
 	"cmd/promtsd/remotetest": {"mapping", "mapping/request"},
@@ -39,7 +40,7 @@ var mayImport = map[string][]string{
 
 	"adapter": {
 		"adapter/bounds", "adapter/fair", "adapter/wire", "query", "query/budget", "mapping", "mapping/request",
-		"store",
+		"store", "store/metricset",
 	},
 	"adapter/bounds": {},
 	"adapter/fair":   {},
@@ -51,23 +52,23 @@ var mayImport = map[string][]string{
 	},
 
 	"query/promstore": {"mapping", "mapping/request", "query", "query/budget"},
-	"query/budget":    {},
+	"query/budget":    {"store/metricset"},
 
 	"query": {
 		"query/budget", "mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/index",
-		"mapping/index/postings", "mapping/uid", "store",
+		"mapping/index/postings", "mapping/uid", "store", "store/metricset",
 	},
 
 	"mapping/ingest": {
 		"mapping", "mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index",
 		"mapping/ingest/memtable", "mapping/ingest/recovery", "mapping/ingest/rowmerge", "mapping/ingest/seriescache",
-		"mapping/journal", "mapping/request", "mapping/uid", "store",
+		"mapping/journal", "mapping/request", "mapping/uid", "store", "store/metricset",
 	},
 	"mapping/ingest/memtable":    {"mapping", "mapping/request"},
 	"mapping/ingest/recovery":    {"mapping", "mapping/journal", "store"},
 	"mapping/ingest/rowmerge":    {"mapping", "mapping/catalog", "mapping/ingest/memtable", "store"},
 	"mapping/ingest/seriescache": {"mapping/clockcache", "mapping/ingest/memtable", "mapping/request"},
-	"mapping/journal":            {"mapping", "mapping/catalog", "store"},
+	"mapping/journal":            {"mapping", "mapping/catalog", "store", "store/metricset"},
 	"mapping/pack":               {"mapping"},
 
 	"mapping/decode": {
@@ -81,25 +82,27 @@ var mayImport = map[string][]string{
 	"mapping/catalog":   {"mapping", "store"},
 	"mapping/index": {
 		"mapping", "mapping/catalog", "mapping/index/feed", "mapping/index/postings", "mapping/uid", "store",
+		"store/metricset",
 	},
 	"mapping/index/postings": {"mapping"},
 	"mapping/index/feed":     {"mapping", "mapping/catalog", "store"},
-	"mapping/uid":            {"mapping", "mapping/clockcache", "store"},
+	"mapping/uid":            {"mapping", "mapping/clockcache", "store", "store/metricset"},
 	"mapping/request":        {"mapping"},
 	"mapping":                {},
 	"mapping/clockcache":     {},
 
-	"store/pebble":            {"store"},
+	"store/pebble":            {"store", "store/metricset"},
 	"store/pebble/pebbletest": {"store/pebble"},
 	"store/storetest":         {"store"},
 	"store/storetest/child":   {},
 	"store/cellio":            {"store"},
-	"store/instrument":        {"store"},
+	"store/instrument":        {"store", "store/metricset"},
+	"store/metricset":         {},
 
 	"store/hbase/wire":      {},
 	"store/hbase/rpc":       {"store/hbase/wire"},
 	"store/hbase/client":    {"store/hbase/rpc", "store/hbase/wire"},
-	"store/hbase":           {"store", "store/hbase/client", "store/hbase/wire"},
+	"store/hbase":           {"store", "store/hbase/client", "store/hbase/wire", "store/metricset"},
 	"store/hbase/hbasetest": {"store/storetest/child"},
 	"store":                 {},
 }

@@ -136,18 +136,25 @@ func addJournalRetry(app *kingpin.Application) (string, command) {
 					return noEntry(id, args.number)
 				}
 			}
-			return retry(ctx, env, retryConfig(st, s, sf.embedded(), env), entries)
+			c, err := retryConfig(st, s, sf.embedded(), env)
+			if err != nil {
+				return err
+			}
+			return retry(ctx, env, c, entries)
 		})
 	}
 }
 
 // retryConfig is that of a write path for what is replayed.
-func retryConfig(st store.Store, s catalog.Settings, embedded bool, env environment) ingest.Config {
+func retryConfig(st store.Store, s catalog.Settings, embedded bool, env environment) (ingest.Config, error) {
+	uids, err := uid.New(uid.Config{
+		Store: st, Table: s.Tables.UID, Schema: s.Schema, Names: s.Names, Logger: env.logger,
+	})
 	return ingest.Config{
 		Store: st, Settings: s, Logger: env.logger, Now: time.Now, CacheSize: 10_000, SingleProcess: embedded,
-		UIDs:   uid.New(uid.Config{Store: st, Table: s.Tables.UID, Schema: s.Schema, Names: s.Names, Logger: env.logger}),
+		UIDs:   uids,
 		Buffer: ingest.Buffer{FlushInterval: time.Hour, MaxBytes: math.MaxInt64, Merge: embedded, NewDecoder: newBlockDecoder},
-	}
+	}, err
 }
 
 func newBlockDecoder() ingest.Decoder { return new(wire.BlockDecoder) }

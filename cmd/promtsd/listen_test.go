@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // While what is held is being stored, clients are refused.
@@ -33,7 +34,7 @@ func TestListener_RefusesWhileAllIsStored(t *testing.T) {
 			WebListenAddresses: &[]string{addr}, WebSystemdSocket: &systemd, WebConfigFile: &file,
 		},
 		logger: slog.New(slog.DiscardHandler), drain: time.Minute, metrics: http.NotFoundHandler(),
-		connections: newConnections(100, "--web.max-connections", nil, slog.New(slog.DiscardHandler)),
+		connections: storetest.Must(newConnections(100, "--web.max-connections", nil, slog.New(slog.DiscardHandler))),
 	}
 	served := service{
 		public: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -112,7 +112,11 @@ func (f *peerFlags) open(webConfig string, registerer prometheus.Registerer, log
 		}
 	}
 	p.url = scheme + "://" + host
-	connections := newConnections(peerConnections, "--peer.listen-address", registerer, p.logger)
+	connections, err := newConnections(peerConnections, "--peer.listen-address", registerer, p.logger)
+	if err != nil {
+		p.listener.Close()
+		return nil, err
+	}
 	p.server = &http.Server{
 		ReadHeaderTimeout: peerTimeout,
 		ReadTimeout:       2 * peerTimeout,

@@ -34,6 +34,7 @@ import (
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
 	"github.com/promtsd/promtsd/store/pebble/pebbletest"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // world draws requests and queries whose names, values and times meet.
@@ -161,19 +162,19 @@ func (p *parts) Close() {
 // assemble puts the parts together as serve does, over a store that outlives them.
 func assemble(st store.Store, settings catalog.Settings, cacheSize int, now func() time.Time) (*parts, error) {
 	discard := slog.New(slog.DiscardHandler)
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
 		CacheEntries: 1000, Logger: discard,
-	})
+	}))
 	handler, err := adapter.New(adapter.Config{
-		Appender: ingest.New(ingest.Config{
+		Appender: storetest.Must(ingest.New(ingest.Config{
 			Store: st, Settings: settings, UIDs: uids, CacheSize: cacheSize, Now: now,
 			Limits: ingest.Limits{Labels: 128, LabelName: 1024, LabelValue: 8192},
-		}),
-		Querier: query.New(query.Config{
+		})),
+		Querier: storetest.Must(query.New(query.Config{
 			Store: st, Settings: settings, Logger: discard,
 			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-		}),
+		})),
 		Gatherer: prometheus.NewRegistry(), Logger: discard,
 	})
 	if err != nil {

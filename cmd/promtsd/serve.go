@@ -192,9 +192,12 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 			`^/cpu/classes/(gc/total|user):`)})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	connections, err := newConnections(f.conns, "--web.max-connections", registry, logger)
+	if err != nil {
+		return err
+	}
 	l := &listener{
-		web: &f.web, logger: logger, drain: f.drain, connections: newConnections(f.conns, "--web.max-connections", registry,
-			logger),
+		web: &f.web, logger: logger, drain: f.drain, connections: connections,
 		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
 	ctx = l.listen(ctx)
@@ -258,10 +261,13 @@ type opened struct {
 
 // serveParts builds the parts bottom up, and serves until ctx ends.
 func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err error) {
-	uids := uid.New(uid.Config{
+	uids, err := uid.New(uid.Config{
 		Store: o.store, Table: o.settings.Tables.UID, Schema: o.settings.Schema, Names: o.settings.Names,
 		CacheEntries: f.cacheNames, Limits: f.newNames, Registerer: o.registry, Logger: o.logger,
 	})
+	if err != nil {
+		return err
+	}
 	defer uids.Close()
 	var peers *peerServer
 	address := ""
@@ -272,23 +278,37 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 		defer func() { err = errors.Join(err, peers.close()) }()
 		address = peers.url
 	}
-	memory := f.memory(index.MemoryConfig{Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger})
-	appender := f.appender(address, ingest.Config{
+	memory, err := f.memory(index.MemoryConfig{
+		Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger,
+	})
+	if err != nil {
+		return err
+	}
+	appender, err := f.appender(address, ingest.Config{
 		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: f.store.host.now,
 		Apply: memory.Apply, Writable: o.condition.Writable,
 	})
+	if err != nil {
+		return err
+	}
 	var buffer query.Buffer = appender
 	if peers != nil {
 		buffer = peers.group(appender, appender.Writer, func(ctx context.Context) ([]journal.Lease, error) {
 			return journal.Leases(ctx, o.store, o.settings.Tables)
 		})
 	}
-	quarantine := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.logger)
-	querier := query.New(query.Config{
+	quarantine, err := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.logger)
+	if err != nil {
+		return err
+	}
+	querier, err := query.New(query.Config{
 		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.logger,
 		Index:  index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
 		Buffer: buffer, Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
 	})
+	if err != nil {
+		return err
+	}
 	queries, err := f.promql.memory(f.limit, o.registry)
 	if err != nil {
 		return err
@@ -411,7 +431,7 @@ func (f *serveFlags) check() error {
 }
 
 // appender makes the write path of a promtsd that others reach at an address; empty: there are none.
-func (f *serveFlags) appender(address string, c ingest.Config) *ingest.Appender {
+func (f *serveFlags) appender(address string, c ingest.Config) (*ingest.Appender, error) {
 	c.Limits, c.CacheSize, c.Buffer, c.SingleProcess = f.limits, f.cacheSeries, f.buffer, f.store.embedded()
 	c.Limits.RefuseInfinities = !f.infinities
 	// On one machine the cells that an hour was written in are cheaply made one; HBase would keep the old ones until its
@@ -424,7 +444,7 @@ func (f *serveFlags) appender(address string, c ingest.Config) *ingest.Appender 
 }
 
 // memory makes the part of the series index that is in memory.
-func (f *serveFlags) memory(c index.MemoryConfig) *index.Memory {
+func (f *serveFlags) memory(c index.MemoryConfig) (*index.Memory, error) {
 	if c.Settings.IndexComplete && (f.store.embedded() || f.refresh > 0) {
 		c.MaxSeries = f.indexSeries
 	}

@@ -167,9 +167,12 @@ func dumpDecoded(
 	if err != nil {
 		return initHint(err)
 	}
-	uids := uid.New(uid.Config{
+	uids, err := uid.New(uid.Config{
 		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: env.logger,
 	})
+	if err != nil {
+		return err
+	}
 	defer uids.Close()
 	out := bufio.NewWriter(w)
 	d := decode.Decoder{Store: st, Settings: settings, UIDs: uids}

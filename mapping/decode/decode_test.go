@@ -30,7 +30,7 @@ const (
 // dump writes all tables of a store.
 func dump(t *testing.T, st store.Store, settings catalog.Settings) string {
 	t.Helper()
-	uids := uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema})
+	uids := storetest.Must(uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema}))
 	defer uids.Close()
 	tables, err := st.Tables(t.Context())
 	if err != nil {
@@ -66,7 +66,7 @@ func TestDump_OfPromtsdsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	uids := uid.New(uid.Config{Store: st, Table: tables.UID, Schema: settings.Schema})
+	uids := storetest.Must(uid.New(uid.Config{Store: st, Table: tables.UID, Schema: settings.Schema}))
 	defer uids.Close()
 	ids, err := uids.Assign(t.Context(), []uid.Name{
 		{Kind: mapping.Metric, Text: "up"}, {Kind: mapping.Tagk, Text: "instance"}, {Kind: mapping.Tagv, Text: `a "b"`},

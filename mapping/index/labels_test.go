@@ -18,6 +18,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // checkLabels compares, by all paths, names and values with the labels of the series that a Select of some days finds.
@@ -158,7 +159,7 @@ func TestLabelValues_APanicOfALookUpLeavesNoLock(t *testing.T) {
 		db.add(m, db.tsuid(fmt.Sprint("m", i), "k", "v"), 20_000)
 	}
 	key := db.tsuid("m", "k", "new")
-	broken := uid.New(uid.Config{Store: panicking{db.store}, Table: db.settings.Tables.UID, Schema: db.settings.Schema})
+	broken := storetest.Must(uid.New(uid.Config{Store: panicking{db.store}, Table: db.settings.Tables.UID, Schema: db.settings.Schema}))
 	r := index.NewReader(index.Config{Store: db.store, Settings: db.settings, UIDs: broken, Memory: m})
 	func() {
 		defer func() {

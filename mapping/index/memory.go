@@ -67,8 +67,8 @@ type loaded struct {
 // never is after every Day.
 const never = 1 << 16
 
-// NewMemory returns a Memory, which holds nothing before Run.
-func NewMemory(c MemoryConfig) *Memory {
+// NewMemory returns a Memory, which holds nothing before Run. The error is that of registering its metrics.
+func NewMemory(c MemoryConfig) (*Memory, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -80,8 +80,10 @@ func NewMemory(c MemoryConfig) *Memory {
 		}
 		m.feed = feed.New(f)
 	}
-	m.registerMetrics(c.Registerer)
-	return m
+	if err := m.registerMetrics(c.Registerer); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 const (

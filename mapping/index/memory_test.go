@@ -29,9 +29,9 @@ func (db *database) memory(maxSeries int) (*index.Memory, *index.Reader) {
 
 func (db *database) member(maxSeries int, refresh time.Duration) (*index.Memory, *index.Reader) {
 	db.t.Helper()
-	m := index.NewMemory(index.MemoryConfig{
+	m := storetest.Must(index.NewMemory(index.MemoryConfig{
 		Store: db.store, Settings: db.settings, MaxSeries: maxSeries, Refresh: refresh,
-	})
+	}))
 	if err := m.Build(db.t.Context()); err != nil {
 		db.t.Fatal(err)
 	}
@@ -39,9 +39,9 @@ func (db *database) member(maxSeries int, refresh time.Duration) (*index.Memory,
 }
 
 func (db *database) readerOn(m *index.Memory) *index.Reader {
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: db.store, Table: db.settings.Tables.UID, Schema: db.settings.Schema, Names: db.settings.Names,
-	})
+	}))
 	return index.NewReader(index.Config{Store: db.store, Settings: db.settings, UIDs: uids, Memory: m})
 }
 
@@ -174,7 +174,7 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 	}
 	// A row that becomes visible after later ones is found, too.
 	held := &holding{Store: db.store}
-	slow := index.NewMemory(index.MemoryConfig{Store: held, Settings: db.settings, MaxSeries: 1000, Refresh: time.Hour})
+	slow := storetest.Must(index.NewMemory(index.MemoryConfig{Store: held, Settings: db.settings, MaxSeries: 1000, Refresh: time.Hour}))
 	held.hold = true
 	db.add(slow, db.tsuid("m", "k", "late"), d)
 	held.hold = false
@@ -306,9 +306,9 @@ func TestMemory_IsBounded(t *testing.T) {
 		days int // that are in memory
 	}{{9, 0}, {10, 1}, {11, 1}, {23, 1}, {24, 2}, {40, 3}, {48, 4}, {1000, 4}} {
 		registry := prometheus.NewRegistry()
-		m := index.NewMemory(index.MemoryConfig{
+		m := storetest.Must(index.NewMemory(index.MemoryConfig{
 			Store: db.store, Settings: db.settings, MaxSeries: c.max, Registerer: registry,
-		})
+		}))
 		if err := m.Build(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -410,7 +410,7 @@ func TestMemory_ErrorOfTheStoreComesBack(t *testing.T) {
 	}
 	for call := 1; ; call++ {
 		st := storetest.Faulty(db.store, storetest.Fault{Call: call, When: storetest.Before})
-		m := index.NewMemory(index.MemoryConfig{Store: st, Settings: db.settings, MaxSeries: 10, Refresh: time.Hour})
+		m := storetest.Must(index.NewMemory(index.MemoryConfig{Store: st, Settings: db.settings, MaxSeries: 10, Refresh: time.Hour}))
 		err := m.Build(t.Context())
 		if st.Calls(storetest.Any) < call {
 			if err != nil || call < 5 {
@@ -475,8 +475,8 @@ func TestMemory_RunFollowsUntilItsContextEnds(t *testing.T) {
 	db := newDatabase(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	const refresh = 50 * time.Millisecond
-	one := index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 10, Refresh: refresh})
-	two := index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, Refresh: refresh})
+	one := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 10, Refresh: refresh}))
+	two := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, Refresh: refresh}))
 	var running sync.WaitGroup
 	running.Go(func() { one.Run(ctx) })
 	running.Go(func() { two.Run(ctx) })

@@ -111,11 +111,13 @@ type Appender struct {
 }
 
 // New returns an Appender. It must be started before it appends in buffered mode.
-func New(c Config) *Appender {
+// The error is that of registering its metrics.
+func New(c Config) (*Appender, error) {
 	a := newAppender(c)
 	a.highWater = newHighWater(a.config, a.table)
-	a.metrics = newMetrics(a.config.Registerer, a)
-	return a
+	var err error
+	a.metrics, err = newMetrics(a.config.Registerer, a)
+	return a, err
 }
 
 // newAppender is New without a high-water mark and metrics.

@@ -96,7 +96,7 @@ func TestBufferedBytes_AreTheMemoryOfSamples(t *testing.T) {
 			names = request.Write{}
 
 			before := heap()
-			a := ingest.New(config)
+			a := storetest.Must(ingest.New(config))
 			if err := a.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestAppend_ManyHoursOfASeriesNewestFirst(t *testing.T) {
 	forget := discard{db.store}
 	config := db.config
 	config.Store, config.Apply = forget, forget.Apply
-	a := ingest.New(config)
+	a := storetest.Must(ingest.New(config))
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

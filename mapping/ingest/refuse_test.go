@@ -201,10 +201,10 @@ func TestAppend_RefusesNewNamesWhenUIDsAreExhausted(t *testing.T) {
 func TestAppend_RefusesAFloodOfNewNames(t *testing.T) {
 	st := storetest.NewMem()
 	db := open(t, st, nil, func(c *ingest.Config) {
-		c.UIDs = uid.New(uid.Config{
+		c.UIDs = storetest.Must(uid.New(uid.Config{
 			Store: st, Table: c.Settings.Tables.UID, Schema: c.Settings.Schema, Names: c.Settings.Names,
 			Limits: uid.Limits{PerHour: 60, Now: func() time.Time { return time.UnixMilli(now) }},
-		})
+		}))
 		t.Cleanup(c.UIDs.Close)
 	})
 	honest := func(pods int) request.Result {

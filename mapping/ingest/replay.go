@@ -68,14 +68,17 @@ func (a *Appender) forReplay() *Appender {
 	c.Buffer.MaxBytes /= 2 // from half of it on it flushes early
 	other := newAppender(c)
 	other.highWater = a.highWater
-	other.metrics = newMetrics(nil, other)
+	other.metrics, _ = newMetrics(nil, other) // nothing is registered
 	return other
 }
 
 // Retry replays an entry that is in quarantine (journal.Retry), and says how many samples of it are stored. c is that of
 // an Appender in buffered mode; one that runs on the store may go on.
 func Retry(ctx context.Context, c Config, writer journal.ID, number uint64) (samples int, ok bool, err error) {
-	a := New(c)
+	a, err := New(c)
+	if err != nil {
+		return 0, false, err
+	}
 	var stored atomic.Int64
 	ok, err = journal.Retry(ctx, a.journalConfig(), writer, number, &replayer{a: a, single: true, samples: &stored})
 	return int(stored.Load()), ok, err

@@ -508,7 +508,7 @@ func TestMissing_SaysSoOfRangesThatBeginBeforeTheLatestSampleThereCanBe(t *testi
 		t.Fatalf("take over: %v, %v", ok, err)
 	}
 	registry := prometheus.NewRegistry()
-	q := journal.NewQuarantine(st, catalog.DefaultTables(), registry, c.Logger)
+	q := storetest.Must(journal.NewQuarantine(st, catalog.DefaultTables(), registry, c.Logger))
 	for mint, want := range map[int64]string{0: "2 requests", 1050: "2 requests", 1051: "1 requests", 5050: "1 requests",
 		5051: ""} {
 		got := q.Missing(t.Context(), mint)
@@ -529,8 +529,8 @@ promtsd_journal_quarantined_entries 2
 	if got := q.Missing(t.Context(), 0); len(got) != 1 || !strings.Contains(got[0].Error(), "1 requests") {
 		t.Errorf("after one was dropped: %v", got)
 	}
-	away := journal.NewQuarantine(storetest.Faulty(st, storetest.Fault{Verb: storetest.Scan}), catalog.DefaultTables(),
-		nil, c.Logger)
+	away := storetest.Must(journal.NewQuarantine(storetest.Faulty(st, storetest.Fault{Verb: storetest.Scan}), catalog.DefaultTables(),
+		nil, c.Logger))
 	if got := away.Missing(t.Context(), 9999); len(got) != 1 || !errors.Is(got[0], store.ErrUnavailable) {
 		t.Errorf("when the store is away: %v, want a warning", got)
 	}

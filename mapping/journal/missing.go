@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/metricset"
 )
 
 // Quarantine watches what is in quarantine, wherever it was put there. It is safe for concurrent use.
@@ -24,16 +25,14 @@ type Quarantine struct {
 // watchEvery is how often the metric follows what is in quarantine; queries see it at once.
 const watchEvery = 15 * time.Second
 
-// NewQuarantine returns a Quarantine. r may be nil.
-func NewQuarantine(st store.Store, tables catalog.Tables, r prometheus.Registerer, logger *slog.Logger) *Quarantine {
-	q := &Quarantine{st, tables, logger, prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "promtsd_journal_quarantined_entries",
-		Help: "Journal entries that could not be replayed, and wait to be tried again or dropped.",
-	})}
-	if r != nil {
-		r.MustRegister(q.entries)
-	}
-	return q
+// NewQuarantine returns a Quarantine. r may be nil; the error is that of registering the metrics with it.
+func NewQuarantine(
+	st store.Store, tables catalog.Tables, r prometheus.Registerer, logger *slog.Logger,
+) (*Quarantine, error) {
+	var set metricset.Set
+	q := &Quarantine{st, tables, logger, set.Gauge("promtsd_journal_quarantined_entries",
+		"Journal entries that could not be replayed, and wait to be tried again or dropped.")}
+	return q, set.Register(r)
 }
 
 // Run keeps the metric until ctx ends, and says once what is there at first.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 func BenchmarkCached(b *testing.B) {
@@ -62,7 +63,7 @@ func BenchmarkAssignNew(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		// An empty table each time: it is not the fake's growth that is to be measured.
-		r := uid.New(config(newFake()))
+		r := storetest.Must(uid.New(config(newFake())))
 		for i := range names {
 			names[i] = tagv(fmt.Sprintf("instance-%d-%d:9100", round, i))
 		}

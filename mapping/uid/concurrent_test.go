@@ -16,6 +16,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // recorder keeps the calls of a tapped store.
@@ -221,7 +222,7 @@ func TestAssign_StuckStoreIsGivenUp(t *testing.T) {
 
 func TestClose_EndsAssignments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := uid.New(config(&tapped{Store: newFake(), before: newGate("check").hold}))
+		r := storetest.Must(uid.New(config(&tapped{Store: newFake(), before: newGate("check").hold})))
 		failed := make(chan error, 1)
 		go func() {
 			_, err := r.Assign(t.Context(), []uid.Name{metric("up")})

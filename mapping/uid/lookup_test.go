@@ -12,6 +12,7 @@ import (
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/uid"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 func TestLookup_MakesNothing(t *testing.T) {
@@ -77,7 +78,7 @@ func TestSearch_FindsTextsByPrefix(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			c := config(newFake())
 			c.Names = mode
-			r := uid.New(c)
+			r := storetest.Must(uid.New(c))
 			defer r.Close()
 			letter := rapid.SampledFrom([]rune{'a', 'b', 'U', '_', ':', 0, 0x7f, 'é', 'ÿ', '指'})
 			text := rapid.StringOfN(letter, 0, 6, -1)

@@ -125,8 +125,8 @@ type nameKey struct {
 
 const kinds = 3
 
-// New returns a Registry. It does no I/O.
-func New(c Config) *Registry {
+// New returns a Registry. It does no I/O; the error is that of registering the metrics.
+func New(c Config) (*Registry, error) {
 	if c.CacheEntries <= 0 {
 		c.CacheEntries = defaultCacheEntries
 	}
@@ -136,20 +136,24 @@ func New(c Config) *Registry {
 	if c.Limits.Now == nil {
 		c.Limits.Now = time.Now
 	}
+	metrics, err := newMetrics(c.Registerer, c.Schema)
+	if err != nil {
+		return nil, err
+	}
 	base, stop := context.WithCancel(context.Background())
 	return &Registry{
 		newcomers: newShare(c.Limits), others: newShare(c.Limits),
 		table:   table{store: c.Store, name: c.Table, schema: c.Schema},
 		names:   c.Names,
 		logger:  c.Logger,
-		metrics: newMetrics(c.Registerer, c.Schema),
+		metrics: metrics,
 		uids:    newCache(c.CacheEntries, hashName, func(k nameKey, _ mapping.UID) int { return len(k.text) }),
 		texts:   newCache(c.CacheEntries, hashID, func(_ ID, text string) int { return len(text) }),
 		slots:   make(chan struct{}, maxFlights),
 		base:    base,
 		stop:    stop,
 		pending: make(map[nameKey]*claim),
-	}
+	}, nil
 }
 
 // Close ends the assignments under way and waits for them. Assign then fails with store.ErrClosed where a name is not

@@ -10,6 +10,7 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // config is the plainest one over a store.
@@ -19,7 +20,7 @@ func config(st store.Store) uid.Config {
 
 func newRegistry(t testing.TB, c uid.Config) *uid.Registry {
 	t.Helper()
-	r := uid.New(c)
+	r := storetest.Must(uid.New(c))
 	t.Cleanup(r.Close)
 	return r
 }

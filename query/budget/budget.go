@@ -97,7 +97,9 @@ func New(c Config) (*Budget, error) {
 		b.wait = defaultWait
 	}
 	b.maxWaiting = int((b.total - b.general) / 2 / b.small)
-	b.register(c.Registerer)
+	if err := b.register(c.Registerer); err != nil {
+		return nil, err
+	}
 	return b, nil
 }
 

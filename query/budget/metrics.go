@@ -1,6 +1,10 @@
 package budget
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtsd/promtsd/store/metricset"
+)
 
 // Why requests are refused.
 const (
@@ -8,28 +12,22 @@ const (
 	reasonTooLarge = "too_large" // for one request
 )
 
-// register makes the metrics.
-func (b *Budget) register(r prometheus.Registerer) {
-	b.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "promtsd_query_memory_refused_requests_total",
-		Help: "Queries, remote reads and label calls that ended because there was not enough memory, by why.",
-	}, []string{"reason"})
+// register makes and registers the metrics.
+func (b *Budget) register(r prometheus.Registerer) error {
+	var set metricset.Set
+	b.refused = set.CounterVec("promtsd_query_memory_refused_requests_total",
+		"Queries, remote reads and label calls that ended because there was not enough memory, by why.", "reason")
 	for _, reason := range []string{reasonBusy, reasonTooLarge} { // a rate needs a 0 before the first
 		b.refused.WithLabelValues(reason)
 	}
-	if r == nil {
-		return
-	}
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-	}
-	r.MustRegister(b.refused,
-		gauge("promtsd_query_memory_bytes",
-			"Memory that queries, remote reads and label calls under way hold, as far as it is counted.",
-			func() float64 { return float64(b.Held()) }),
-		gauge("promtsd_query_memory_limit_bytes", "How much they may hold.", func() float64 { return float64(b.total) }),
-		gauge("promtsd_query_memory_waiting_requests", "Those that wait for memory.",
-			func() float64 { return float64(b.Waiting()) }))
+	set.GaugeFunc("promtsd_query_memory_bytes",
+		"Memory that queries, remote reads and label calls under way hold, as far as it is counted.",
+		func() float64 { return float64(b.Held()) })
+	set.GaugeFunc("promtsd_query_memory_limit_bytes", "How much they may hold.",
+		func() float64 { return float64(b.total) })
+	set.GaugeFunc("promtsd_query_memory_waiting_requests", "Those that wait for memory.",
+		func() float64 { return float64(b.Waiting()) })
+	return set.Register(r)
 }
 
 // Held is how many bytes the accounts have of the budget.

@@ -54,20 +54,20 @@ func newDatabase(t testing.TB, st store.Store) *database {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: logger,
 		CacheEntries: 1000,
-	})
-	querier := query.New(query.Config{
+	}))
+	querier := storetest.Must(query.New(query.Config{
 		Store: st, Settings: settings, Logger: logger,
 		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-	})
+	}))
 	return &database{
 		Queryable: promstore.New(promstore.Config{Querier: querier}),
-		Appendable: promstore.Appendable{Appender: ingest.New(ingest.Config{
+		Appendable: promstore.Appendable{Appender: storetest.Must(ingest.New(ingest.Config{
 			Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: time.Now,
 			Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-		})},
+		}))},
 		querier: querier, store: st, uids: uids,
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // Of native histograms, too, a query reads the hours that it looks at, and those before them for what came before; it
@@ -23,7 +24,7 @@ func TestEngine_ReadsOfHistogramsWhatItLooksAt(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		config := db.querier.Config
 		config.Registerer = registry
-		on := promstore.New(promstore.Config{Querier: query.New(config)})
+		on := promstore.New(promstore.Config{Querier: storetest.Must(query.New(config))})
 		a := asked{text: text, start: time.UnixMilli(engineStart + day/2 + 31*60_000), step: 24 * time.Hour}
 		a.end = time.UnixMilli(engineStart + days*day - 1)
 		if got, want := ask(t, promstore.Engine{QueryEngine: plain}, on, a), ask(t, plain, db, a); got != want {

@@ -30,6 +30,7 @@ import (
 	"github.com/promtsd/promtsd/query/promstore"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // newEngine is an engine that can do all that there is.
@@ -307,7 +308,7 @@ func TestEngine_ReadsWhatItLooksAt(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		config := db.querier.Config
 		config.Registerer = registry
-		on := promstore.New(promstore.Config{Querier: query.New(config)})
+		on := promstore.New(promstore.Config{Querier: storetest.Must(query.New(config))})
 		a := asked{text: c.text, start: time.UnixMilli(engineStart + mapping.HourMs/2), step: c.step}
 		a.end = time.UnixMilli(engineStart + days*day - 1)
 		if c.step == 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 const (
@@ -56,22 +57,22 @@ func newBenchQuerier(b *testing.B, inMemory bool) *query.Querier {
 	if err != nil {
 		b.Fatal(err)
 	}
-	uids := uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names})
+	uids := storetest.Must(uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names}))
 	b.Cleanup(uids.Close)
-	benchSeries(b, promstore.Appendable{Appender: ingest.New(ingest.Config{
+	benchSeries(b, promstore.Appendable{Appender: storetest.Must(ingest.New(ingest.Config{
 		Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: time.Now,
 		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-	})})
+	}))})
 	c := index.Config{Store: st, Settings: settings, UIDs: uids}
 	if inMemory {
-		c.Memory = index.NewMemory(index.MemoryConfig{Store: st, Settings: settings, MaxSeries: 1 << 20})
+		c.Memory = storetest.Must(index.NewMemory(index.MemoryConfig{Store: st, Settings: settings, MaxSeries: 1 << 20}))
 		if err := c.Memory.Build(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
-	return query.New(query.Config{
+	return storetest.Must(query.New(query.Config{
 		Store: st, Settings: settings, Logger: slog.New(slog.DiscardHandler), Index: index.NewReader(c),
-	})
+	}))
 }
 
 // BenchmarkLabels asks for labels of 100,000 series, of promtsd and of Prometheus's head.

@@ -1,10 +1,11 @@
 package hbase
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtsd/promtsd/store/metricset"
 )
 
 // observer turns what the client tells into metrics.
@@ -18,35 +19,20 @@ type observer struct {
 }
 
 func newObserver(r prometheus.Registerer) (*observer, error) {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "promtsd_hbase_" + name, Help: help}, labels)
-	}
-	seconds := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "promtsd_hbase_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11),
-		}, labels)
-	}
+	var set metricset.Set
 	o := &observer{
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "promtsd_hbase_in_flight_requests", Help: "Requests sent to HBase's servers and not answered yet.",
-		}),
-		requestBytes:  counter("request_bytes_total", "Bytes of requests to HBase's servers, by method.", "method"),
-		responseBytes: counter("response_bytes_total", "Bytes of their answers, by method.", "method"),
-		calls:         seconds("request_duration_seconds", "Time of one request to one server, by method.", "method"),
-		retries: counter("retries_total", "Requests that were repeated, by verb and by what the server said.", "verb",
-			"reason"),
-		moved: counter("regions_moved_total", "Regions found at another place than before, or new.", "table"),
+		inFlight: set.Gauge("promtsd_hbase_in_flight_requests", "Requests sent to HBase's servers and not answered yet."),
+		requestBytes: set.CounterVec("promtsd_hbase_request_bytes_total",
+			"Bytes of requests to HBase's servers, by method.", "method"),
+		responseBytes: set.CounterVec("promtsd_hbase_response_bytes_total", "Bytes of their answers, by method.", "method"),
+		calls: set.HistogramVec("promtsd_hbase_request_duration_seconds", "Time of one request to one server, by method.",
+			prometheus.ExponentialBuckets(0.0005, 3, 11), "method"),
+		retries: set.CounterVec("promtsd_hbase_retries_total",
+			"Requests that were repeated, by verb and by what the server said.", "verb", "reason"),
+		moved: set.CounterVec("promtsd_hbase_regions_moved_total", "Regions found at another place than before, or new.",
+			"table"),
 	}
-	if r == nil {
-		return o, nil
-	}
-	var errs []error
-	for _, c := range []prometheus.Collector{
-		o.inFlight, o.requestBytes, o.responseBytes, o.calls, o.retries, o.moved,
-	} {
-		errs = append(errs, r.Register(c))
-	}
-	return o, errors.Join(errs...)
+	return o, set.Register(r)
 }
 
 // Started implements client.Observer.

@@ -3,7 +3,6 @@ package instrument
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtsd/promtsd/store"
+	"github.com/promtsd/promtsd/store/metricset"
 )
 
 // instrumented is a store that passes everything on to another.
@@ -127,7 +127,7 @@ func (s rangeDeleter) DeleteRange(ctx context.Context, table string, r store.Ran
 
 // Close implements store.Store.
 func (s *instrumented) Close() error {
-	s.metrics.unregister()
+	s.metrics.set.Unregister(s.metrics.registerer)
 	return s.Store.Close()
 }
 
@@ -146,7 +146,7 @@ const (
 // metrics are of one store.
 type metrics struct {
 	registerer prometheus.Registerer
-	registered []prometheus.Collector
+	set        metricset.Set
 
 	seconds      *prometheus.HistogramVec
 	errors       *prometheus.CounterVec
@@ -157,44 +157,23 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "promtsd_store_" + name, Help: help})
-	}
-	m := &metrics{
-		registerer: r,
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "promtsd_store_operation_duration_seconds",
-			Help: "Time a call of the store took, by verb, with all its requests and repetitions; of gets and scans with what " +
-				"the caller did with the rows.",
-			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
-		}, []string{"verb"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "promtsd_store_operation_errors_total", Help: "Calls of the store that ended in an error, by verb.",
-		}, []string{"verb"}),
-		cellsWritten: counter("cells_written_total", "Mutations that batches applied."),
-		cellsRead:    counter("cells_read_total", "Cells that gets and scans returned."),
-		rowsRead:     counter("rows_read_total", "Rows that gets and scans returned."),
-		rowsRejected: counter("rows_rejected_total", "Rows that the filter of a scan rejected in this process."),
-	}
-	for _, c := range []prometheus.Collector{m.seconds, m.errors, m.cellsWritten, m.cellsRead, m.rowsRead,
-		m.rowsRejected} {
-		if err := r.Register(c); err != nil {
-			m.unregister()
-			return nil, fmt.Errorf("register metrics of the store: %w", err)
-		}
-		m.registered = append(m.registered, c)
-	}
+	m := &metrics{registerer: r}
+	m.seconds = m.set.HistogramVec("promtsd_store_operation_duration_seconds",
+		"Time a call of the store took, by verb, with all its requests and repetitions; of gets and scans with what "+
+			"the caller did with the rows.",
+		prometheus.ExponentialBuckets(50e-6, 4, 10), "verb")
+	m.errors = m.set.CounterVec("promtsd_store_operation_errors_total",
+		"Calls of the store that ended in an error, by verb.", "verb")
+	m.cellsWritten = m.set.Counter("promtsd_store_cells_written_total", "Mutations that batches applied.")
+	m.cellsRead = m.set.Counter("promtsd_store_cells_read_total", "Cells that gets and scans returned.")
+	m.rowsRead = m.set.Counter("promtsd_store_rows_read_total", "Rows that gets and scans returned.")
+	m.rowsRejected = m.set.Counter("promtsd_store_rows_rejected_total",
+		"Rows that the filter of a scan rejected in this process.")
 	for _, verb := range []string{tables, createTable, apply, get, scan, increment, checkAndPut, deleteRange} {
 		m.seconds.WithLabelValues(verb) // which are 0 until the first call
 		m.errors.WithLabelValues(verb)
 	}
-	return m, nil
-}
-
-func (m *metrics) unregister() {
-	for _, c := range m.registered {
-		m.registerer.Unregister(c)
-	}
+	return m, m.set.Register(r)
 }
 
 // observe counts a call that began at start and ends now with *err.

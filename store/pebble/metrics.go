@@ -1,24 +1,20 @@
 package pebble
 
 import (
-	"fmt"
 	"strconv"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/promtsd/promtsd/store/metricset"
 )
 
 // register registers the numbers of the trees, and returns what takes them away again.
 func register(s *Store, r prometheus.Registerer) (unregister func(), err error) {
-	if r == nil {
-		return func() {}, nil
-	}
-	c := newTreeCollector(s)
-	if err := r.Register(c); err != nil {
-		return nil, fmt.Errorf("register metrics of the store: %w", err)
-	}
-	return func() { r.Unregister(c) }, nil
+	var set metricset.Set
+	set.Add(newTreeCollector(s))
+	return func() { set.Unregister(r) }, set.Register(r)
 }
 
 // treeMetric is one number of a tree.

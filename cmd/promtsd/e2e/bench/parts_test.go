@@ -31,6 +31,7 @@ import (
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
 	"github.com/promtsd/promtsd/store/pebble/pebbletest"
+	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // requestSamples is how many series, of one sample each, a request of the benchmarks has: Prometheus's default.
@@ -90,15 +91,15 @@ func (d *discard) Get(context.Context, store.Get) iter.Seq2[store.Row, error] {
 
 func benchAppender(tb testing.TB, st store.Store, now time.Time) *ingest.Appender {
 	settings := catalog.Default()
-	uids := uid.New(uid.Config{
+	uids := storetest.Must(uid.New(uid.Config{
 		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
 		Logger: slog.New(slog.DiscardHandler),
-	})
-	return ingest.New(ingest.Config{
+	}))
+	return storetest.Must(ingest.New(ingest.Config{
 		Store: st, Settings: settings, UIDs: uids, CacheSize: 1 << 20,
 		Limits: ingest.Limits{Labels: 64, LabelName: 1024, LabelValue: 4096, Future: time.Hour},
 		Now:    func() time.Time { return now },
-	})
+	}))
 }
 
 // cpuTime is what this process has used.
@@ -177,16 +178,16 @@ func BenchmarkWrite_Journal(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			uids := uid.New(uid.Config{
+			uids := storetest.Must(uid.New(uid.Config{
 				Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
 				Logger: slog.New(slog.DiscardHandler),
-			})
+			}))
 			defer uids.Close()
-			a := ingest.New(ingest.Config{
+			a := storetest.Must(ingest.New(ingest.Config{
 				Store: st, Settings: settings, UIDs: uids, CacheSize: 1 << 20, Now: time.Now, SingleProcess: true,
 				Limits: ingest.Limits{Active: 2_000_000, Labels: 64, LabelName: 1024, LabelValue: 4096},
 				Buffer: ingest.Buffer{FlushInterval: 5 * time.Minute, MaxBytes: 512 << 20, Merge: true},
-			})
+			}))
 			if err := a.Start(b.Context()); err != nil {
 				b.Fatal(err)
 			}
@@ -339,15 +340,15 @@ func benchServer(b *testing.B, series int) (url string, start int64) {
 	}
 	now := time.Now()
 	a := benchAppender(b, st, now)
-	uids := uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Logger: slog.New(slog.DiscardHandler),
-		Schema: settings.Schema, Names: settings.Names})
+	uids := storetest.Must(uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Logger: slog.New(slog.DiscardHandler),
+		Schema: settings.Schema, Names: settings.Names}))
 	b.Cleanup(uids.Close)
 	handler, err := adapter.New(adapter.Config{
 		Appender: a, Gatherer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Querier: query.New(query.Config{
+		Querier: storetest.Must(query.New(query.Config{
 			Store: st, Settings: settings, Logger: slog.New(slog.DiscardHandler),
 			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-		}),
+		})),
 	})
 	if err != nil {
 		b.Fatal(err)
