@@ -14,19 +14,16 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
-// SharedHBase is the cluster of the tests that do no harm to it.
-var SharedHBase hbasetest.Shared
-
 // Tables are the tables of one test in an HBase: their names begin with its own, and promtsd init makes them.
 type Tables struct {
 	Cluster *hbasetest.Cluster
 	Name    string
 }
 
-// NewTables names tables in the shared HBase. No other test may use the name.
+// NewTables names tables in the HBase of the run, see hbasetest.Join. No other test may use the name.
 func NewTables(t *testing.T, name string) Tables {
 	t.Helper()
-	return Tables{SharedHBase.Cluster(t), name}
+	return Tables{hbasetest.Join(t), name}
 }
 
 // DataTable is OpenTSDB's table of samples.
@@ -125,8 +122,8 @@ func (h Tables) AwaitWriters(t *testing.T, all ...*Process) (writers []string) {
 	return writers
 }
 
-// AssignedUIDs reads the UID table: name to UID, each name with its kind before it. It checks that each name's UID leads
-// back to it, so that no UID is shared.
+// AssignedUIDs reads the UID table: name to UID, each name with its kind before it. It checks that each name's UID
+// leads back to it, so that no UID is shared.
 func (h Tables) AssignedUIDs(t *testing.T) map[string]string {
 	t.Helper()
 	forward, reverse := map[string]string{}, map[string]string{}

@@ -8,15 +8,16 @@
 //	...
 //	cluster.RegionServers()[0].Kill()
 //
-// A Standalone cluster is one process, up in some ten seconds; Shared spreads that cost over the tests of a package.
-// A Distributed one is six processes and takes three times as long, and its processes can be killed, frozen and
+// A Standalone cluster is one process, up in some ten seconds. Join hands out one that all packages of a go test
+// command share. Shared is one for the tests of a package that want it empty, or configured in another way. A
+// Distributed one is six processes and takes three times as long, and its processes can be killed, frozen and
 // restarted one by one without losing what was acknowledged.
 //
 // Java (a JDK, 11 or later) and Maven have to be installed. Maven fetches the servers into the user's cache directory
 // once per machine and version. Where Java or Maven is missing, or the time of go test is nearly over, tests are
 // skipped with a line that says so, or fail when the environment variable CI is set; with -short they are skipped;
 // everything else that goes wrong fails the test. Every process ends with its test, or with the test binary if that
-// dies first, and the ends of the logs are printed where the test failed.
+// dies first, or, of Join, with the go command. The ends of the logs are printed where the test failed.
 package hbasetest
 
 import (

@@ -44,7 +44,7 @@ func assertCells(t *testing.T, got, want []hbasetest.Cell) {
 }
 
 func TestStandalone_ServesAtItsAddresses(t *testing.T) {
-	cluster := shared.Cluster(t)
+	cluster := hbasetest.Join(t)
 	for _, addr := range []string{cluster.ZK(), cluster.Master().Addr(), cluster.RegionServers()[0].Addr()} {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -56,7 +56,7 @@ func TestStandalone_ServesAtItsAddresses(t *testing.T) {
 }
 
 func TestStandalone_KeepsCells(t *testing.T) {
-	cluster := shared.Cluster(t)
+	cluster := hbasetest.Join(t)
 	cluster.CreateTables(hbasetest.Table{Name: "keeps", Families: []string{"f"}, Splits: [][]byte{{'8'}}})
 	want := append(cells(1000), hbasetest.Cell{Row: []byte{0xff}, Family: "f", Qualifier: nil, Timestamp: 1, Value: nil})
 	cluster.Put("keeps", want)

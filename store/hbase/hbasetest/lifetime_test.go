@@ -19,8 +19,17 @@ import (
 const childVariable = "PROMTSD_TEST_HBASE_CHILD"
 
 func TestStandalone_DiesWithTheTestBinary(t *testing.T) {
+	diesWithTheTestBinary(t, shared.Cluster)
+}
+
+// A binary that was not started by the go command is a run by itself.
+func TestJoin_DiesWithItsRun(t *testing.T) {
+	diesWithTheTestBinary(t, hbasetest.Join)
+}
+
+func diesWithTheTestBinary(t *testing.T, cluster func(testing.TB) *hbasetest.Cluster) {
 	if os.Getenv(childVariable) != "" {
-		fmt.Println("region server at", shared.Cluster(t).RegionServers()[0].Addr())
+		fmt.Println("region server at", cluster(t).RegionServers()[0].Addr())
 		<-t.Context().Done() // It does not come to that.
 	}
 	hbasetest.Require(t)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestOpenTSDB_AnswersWhatItStored(t *testing.T) {
-	cluster := shared.Cluster(t)
+	cluster := hbasetest.Join(t)
 	cluster.CreateTables(
 		hbasetest.Table{Name: "salted", Families: []string{"t"}, Splits: [][]byte{{1}, {2}, {3}}},
 		hbasetest.Table{Name: "salted-uid", Families: []string{"id", "name"}},

@@ -28,6 +28,9 @@ type server struct {
 	ready func(s *server) error
 	// log is the path of the file that all runs append to.
 	log string
+	// kept is the folder that goes with the process if owner, rather than this test binary, decides how long it runs.
+	kept  string
+	owner int
 
 	run *run // nil while the server is down
 }
@@ -45,7 +48,13 @@ func (s *server) launch() error {
 	if info, err := os.Stat(s.log); err == nil {
 		logStart = info.Size()
 	}
-	r, err := child.Start(s.command(), s.log)
+	var r *child.Run
+	var err error
+	if s.kept == "" {
+		r, err = child.Start(s.command(), s.log)
+	} else {
+		r, err = child.StartKept(s.command(), s.log, s.owner, s.kept)
+	}
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Shared is a standalone cluster that the tests of one package share, started when the first of them asks for it. Tests
-// that share it take care not to meet in the names of their tables, and leave its process alone.
+// Shared is a standalone cluster that the tests of one package share, which want an empty HBase or one that is
+// configured in another way than that of Join. It is started when the first of them asks for it. Tests that share it
+// take care not to meet in the names of their tables, and leave its process alone.
 //
 //	var hbase hbasetest.Shared
 //

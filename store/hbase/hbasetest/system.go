@@ -60,6 +60,9 @@ func choosePorts(n int) (ports, error) {
 // slower code in the long run.
 const quickStart = "-XX:TieredStopAtLevel=1"
 
+// standaloneName is how messages call the only process of a standalone cluster.
+const standaloneName = "HBase"
+
 // system is the servers of a cluster, which belong to no test.
 type system struct {
 	cfg   Config
@@ -134,7 +137,7 @@ func layStandalone(dir, jars string, cfg Config) (*system, error) {
 	if err := writeConf(sys.conf, map[string]properties{"hbase-site.xml": site}); err != nil {
 		return nil, err
 	}
-	all := sys.server("HBase", func(s *server) error {
+	all := sys.server(standaloneName, func(s *server) error {
 		return errors.Join(s.logged("Master has completed initialization"), s.logged("Serving as "))
 	}, cfg.JVM, "org.apache.hadoop.hbase.master.HMaster", "start")
 	sys.zooKeeper, sys.master, sys.regionServers = all, all, []*server{all}

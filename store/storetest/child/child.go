@@ -62,6 +62,9 @@ func Output(cmd *exec.Cmd) ([]byte, error) {
 	return out, nil
 }
 
+// PID is the process id.
+func (r *Run) PID() int { return r.cmd.Process.Pid }
+
 // Ended reports whether the process has ended.
 func (r *Run) Ended() bool {
 	select {

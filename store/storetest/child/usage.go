@@ -18,7 +18,7 @@ type Usage struct {
 }
 
 // Usage returns what the process has cost since its start. When it has ended that is an error.
-func (r *Run) Usage() (Usage, error) { return readUsage(r.cmd.Process.Pid) }
+func (r *Run) Usage() (Usage, error) { return readUsage(r.PID()) }
 
 // CPU waits for the end of the process and returns all the processor time that it took.
 func (r *Run) CPU() time.Duration {
