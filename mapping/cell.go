@@ -202,7 +202,7 @@ func (m *CellMerger) add(offsetMs uint32, cell int32, qualifier, value []byte) {
 // AppendCell appends the qualifier and the value of the one cell that all points make, histograms left out: nothing if
 // there are no others.
 func (m *CellMerger) AppendCell(qualifier, value []byte) (q, v []byte) {
-	m.settle()
+	m.normalize()
 	seconds, ms := 0, 0
 	for _, p := range m.points {
 		if p.width == 0 {
@@ -226,7 +226,7 @@ func (m *CellMerger) AppendCell(qualifier, value []byte) (q, v []byte) {
 // Histograms yields the offset and the value of each native histogram that came in a point list, after numbers and
 // other histograms of its instant gave way to it.
 func (m *CellMerger) Histograms() iter.Seq2[uint32, []byte] {
-	m.settle()
+	m.normalize()
 	return func(yield func(uint32, []byte) bool) {
 		for _, p := range m.points {
 			if p.width == 0 && m.cells[p.cell].qualifier == nil && !yield(p.offsetMs, m.data[p.at:p.at+int32(p.size)]) {
@@ -238,15 +238,15 @@ func (m *CellMerger) Histograms() iter.Seq2[uint32, []byte] {
 
 // HasHistogram says whether a native histogram is what is left at the instant of a histogram cell.
 func (m *CellMerger) HasHistogram(qualifier []byte) bool {
-	m.settle()
+	m.normalize()
 	i, found := slices.BinarySearchFunc(m.points, histogramOffset(qualifier), func(p mergePoint, offset uint32) int {
 		return cmp.Compare(p.offsetMs, offset)
 	})
 	return found && m.points[i].width == 0
 }
 
-// settle brings the points into order and leaves one for each instant.
-func (m *CellMerger) settle() {
+// normalize brings the points into order and leaves one for each instant.
+func (m *CellMerger) normalize() {
 	ascending := func(i int) bool { return m.points[i-1].offsetMs < m.points[i].offsetMs }
 	for i := 1; i < len(m.points); i++ {
 		if !ascending(i) {

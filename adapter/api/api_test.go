@@ -101,7 +101,7 @@ func fill(t *testing.T, to storage.AppendableV2) {
 		ls := labels.FromStrings(labelPairs...)
 		for i := range 241 {
 			at := dataStart + int64(i)*15_000
-			_, err := app.Append(0, ls, 0, at, f(i), nil, nil, beside(ls.Get("__name__"), at))
+			_, err := app.Append(0, ls, 0, at, f(i), nil, nil, annotations(ls.Get("__name__"), at))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func fill(t *testing.T, to storage.AppendableV2) {
 }
 
 // beside is what comes with a sample: the metadata of some metrics, and an exemplar a minute of one.
-func beside(name string, at int64) storage.AOptions {
+func annotations(name string, at int64) storage.AOptions {
 	switch name {
 	case "up":
 		return storage.AOptions{Metadata: metadata.Metadata{Type: model.MetricTypeGauge, Help: "Whether it is up."}}

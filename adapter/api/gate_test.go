@@ -55,7 +55,7 @@ func (emptySet) Close()            {}
 
 // Large queries run as far as there are places for them, wait without any place or memory, and are all answered; small
 // ones are answered meanwhile. Those of one client leave places to large ones of others.
-func TestHandler_AnswersSmallQueriesBesideLargeOnes(t *testing.T) {
+func TestHandler_AnswersSmallQueriesWhileLargeOnesRun(t *testing.T) {
 	large := min(15, max(4, 2*runtime.GOMAXPROCS(0)))
 	t.Run("of many clients", func(t *testing.T) {
 		testLargeQueries(t, func(i int) string { return fmt.Sprint(i) },

@@ -79,7 +79,7 @@ func TestParser_BoundsAllSelectorsOfARequestTogether(t *testing.T) {
 	}
 }
 
-// The size that is judged is that of the program which would be made, roughly.
+// The size that counts is roughly that of the program which would be compiled.
 func TestPatterns_CountsTheInstructions(t *testing.T) {
 	for _, pattern := range []string{
 		"[^a]{200}", "(ab){100}", "((ab){10}){10}", "a{3,}", "(abc|def|ghij)+", strings.Repeat("x", 500), "(a?){100}",

@@ -56,7 +56,7 @@ func (g *Group) Buffered(
 	known := memoryOf(ctx)
 	queue := make(chan Peer, len(peers))
 	for _, p := range g.inTurn(peers) {
-		if skip, failure := known.recall(p.Writer, to); failure != nil {
+		if skip, failure := known.answerKnown(p.Writer, to); failure != nil {
 			warnings = append(warnings, failure)
 		} else if !skip {
 			queue <- p

@@ -31,8 +31,8 @@ func memoryOf(ctx context.Context) *memory {
 	return m
 }
 
-// recall says whether a peer need not be asked for hours up to one, and why it cannot be.
-func (m *memory) recall(writer string, to uint32) (known bool, failure error) {
+// answerKnown says whether a peer need not be asked for hours up to one, and why it cannot be.
+func (m *memory) answerKnown(writer string, to uint32) (known bool, failure error) {
 	if m == nil {
 		return false, nil
 	}

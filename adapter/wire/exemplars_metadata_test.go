@@ -31,8 +31,8 @@ func (n *notes) metadata(family, typ, help, unit string) {
 	n.texts = append(n.texts, fmt.Sprintf("%q %s %q %q", family, typ, help, unit))
 }
 
-// besideOf is what a decoder says of it.
-func besideOf(t rapid.TB, req *request.Write) []string {
+// notesOf is what a decoder says of it.
+func notesOf(t rapid.TB, req *request.Write) []string {
 	var n notes
 	for _, e := range req.Exemplars {
 		var labels []string
@@ -90,7 +90,7 @@ func TestDecodeV2_MetadataIsOfTheFamilyAndOnce(t *testing.T) {
 		if _, err := d.DecodeV2(body, &req); err != nil {
 			t.Fatal(err)
 		}
-		if got := besideOf(t, &req); !slices.Equal(got, want) {
+		if got := notesOf(t, &req); !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestDecode_ASeriesOfExemplarsAloneIsKept(t *testing.T) {
 	}
 }
 
-func TestDecode_WhatStandsBesideIsBounded(t *testing.T) {
+func TestDecode_ExemplarsAndMetadataAreBounded(t *testing.T) {
 	for name, body := range map[string]string{
 		"exemplars of 1.0": "0ad00f" + strings.Repeat("1a00", 1000),
 		"metadata of 1.0":  strings.Repeat("1a00", 1000),

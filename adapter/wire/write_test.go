@@ -128,9 +128,9 @@ func compareV1(t rapid.TB, body []byte) {
 		return
 	}
 	var wantSeries []series
-	var beside notes
+	var wantNotes notes
 	for _, m := range want.Metadata {
-		beside.metadata(m.MetricFamilyName, metadataType(int32(m.Type)), m.Help, m.Unit)
+		wantNotes.metadata(m.MetricFamilyName, metadataType(int32(m.Type)), m.Help, m.Unit)
 	}
 	for _, ts := range want.Timeseries {
 		if len(ts.Samples)+len(ts.Histograms)+len(ts.Exemplars) == 0 {
@@ -141,7 +141,7 @@ func compareV1(t rapid.TB, body []byte) {
 			for _, l := range e.Labels {
 				labels = append(labels, l.Name, l.Value)
 			}
-			beside.exemplar(len(wantSeries), e.Timestamp, e.Value, labels)
+			wantNotes.exemplar(len(wantSeries), e.Timestamp, e.Value, labels)
 		}
 		var labels []string
 		for _, l := range ts.Labels {
@@ -156,8 +156,8 @@ func compareV1(t rapid.TB, body []byte) {
 	if got := decoded(t, &req); !slices.Equal(got, wantSeries) {
 		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
 	}
-	if got := besideOf(t, &req); !slices.Equal(got, beside.texts) {
-		t.Fatalf("body %x:\n got %q\nwant %q", body, got, beside.texts)
+	if got := notesOf(t, &req); !slices.Equal(got, wantNotes.texts) {
+		t.Fatalf("body %x:\n got %q\nwant %q", body, got, wantNotes.texts)
 	}
 	if c.Malformed != 0 || c.Refused.Refused != nil {
 		t.Fatalf("body %x: malformed %d, %v", body, c.Malformed, c.Refused)
@@ -212,7 +212,7 @@ func compareV2(t rapid.TB, body []byte) {
 		return texts
 	}
 	var wantSeries []series
-	malformed, beside := 0, notes{}
+	malformed, wantNotes := 0, notes{}
 	firstIsEmpty := len(want.Symbols) == 0 || want.Symbols[0] == ""
 	for _, ts := range want.Timeseries {
 		sent := len(ts.Exemplars)
@@ -238,7 +238,7 @@ func compareV2(t rapid.TB, body []byte) {
 				}
 			}
 			text := symbols(m.HelpRef, m.UnitRef)
-			beside.metadata(family, typ, text[0], text[1])
+			wantNotes.metadata(family, typ, text[0], text[1])
 		}
 		if len(ts.Samples)+len(ts.Histograms)+len(ts.Exemplars) == 0 {
 			continue
@@ -254,7 +254,7 @@ func compareV2(t rapid.TB, body []byte) {
 			}
 		}
 		for _, e := range ts.Exemplars {
-			beside.exemplar(len(wantSeries), e.Timestamp, e.Value, symbols(e.LabelsRefs...))
+			wantNotes.exemplar(len(wantSeries), e.Timestamp, e.Value, symbols(e.LabelsRefs...))
 		}
 		wantSeries = append(wantSeries, describe(labels, func(yield func(int64, float64)) {
 			for _, s := range ts.Samples {
@@ -266,8 +266,8 @@ func compareV2(t rapid.TB, body []byte) {
 		t.Fatalf("body %x:\n got %v\nwant %v", body, got, wantSeries)
 	}
 	// Metadata that repeats that of the series before is left out.
-	if got := besideOf(t, &req); !slices.Equal(slices.Compact(got), slices.Compact(beside.texts)) {
-		t.Fatalf("body %x:\n got %q\nwant %q", body, got, beside.texts)
+	if got := notesOf(t, &req); !slices.Equal(slices.Compact(got), slices.Compact(wantNotes.texts)) {
+		t.Fatalf("body %x:\n got %q\nwant %q", body, got, wantNotes.texts)
 	}
 	if c.Malformed != malformed {
 		t.Fatalf("body %x: got %d malformed, want %d", body, c.Malformed, malformed)

@@ -132,7 +132,7 @@ func TestImports_GoDownward(t *testing.T) {
 	}
 }
 
-func TestImportProblems_NamesEdgeAndRemedy(t *testing.T) {
+func TestImportProblems_NamesEdgeAndWhatToDo(t *testing.T) {
 	// The module as the table allows it, which the cases then spoil.
 	sound := func() map[string]*listedPackage {
 		packages := map[string]*listedPackage{}
@@ -185,7 +185,7 @@ func TestImportProblems_NamesEdgeAndRemedy(t *testing.T) {
 	}
 }
 
-// importProblems holds the module's packages against the tables and describes each violation with its remedy.
+// importProblems holds the module's packages against the tables and says of each violation what to do.
 func importProblems(packages []listedPackage) []string {
 	const mend = "move the code to the package that may know both, or, if the design has changed, " +
 		"change the tables in cmd/promtsd/imports_test.go and design.md together"

@@ -28,7 +28,7 @@ func seriesOf(name string, from, to int, at int64) *request.Write {
 // Beyond --write.max-active-series newcomers are refused, and leave nothing behind; series that are active go on,
 // whether they are in the cache or not, and after an hour others take the place of those that have ended.
 func TestAppend_BoundsActiveSeries(t *testing.T) {
-	for name, road := range map[string]func(*ingest.Config){"direct": func(*ingest.Config) {}, "journal": buffered} {
+	for name, mode := range map[string]func(*ingest.Config){"write-through": func(*ingest.Config) {}, "buffered": buffered} {
 		for _, cacheSize := range []int{10_000, 1} {
 			t.Run(fmt.Sprint(name, cacheSize), func(t *testing.T) {
 				var log bytes.Buffer
@@ -37,7 +37,7 @@ func TestAppend_BoundsActiveSeries(t *testing.T) {
 				db := open(t, mem, nil, func(c *ingest.Config) {
 					c.Limits.Active, c.CacheSize, c.Registerer = 100, cacheSize, registry
 					c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-					road(c)
+					mode(c)
 				})
 				elapsed := time.Duration(0)
 				db.SetElapsed(func() time.Duration { return elapsed })
@@ -99,13 +99,13 @@ func btoi(b bool) int {
 // A replay refuses nothing, and its series are active.
 func TestStart_AdmitsAllSeriesOfTheJournal(t *testing.T) {
 	mem := storetest.NewMem()
-	road := func(most int) func(*ingest.Config) {
+	mode := func(most int) func(*ingest.Config) {
 		return func(c *ingest.Config) {
 			c.Limits.Active, c.SingleProcess = most, true
 			buffered(c)
 		}
 	}
-	db := open(t, mem, nil, road(100))
+	db := open(t, mem, nil, mode(100))
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestStart_AdmitsAllSeriesOfTheJournal(t *testing.T) {
 	}
 	db.Abandon()
 
-	db = open(t, mem, nil, road(50))
+	db = open(t, mem, nil, mode(50))
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
-// buffered turns the journal road on, without flushes but those that the test makes.
+// buffered turns buffered mode on, without flushes but those that the test makes.
 func buffered(c *ingest.Config) {
 	c.SingleProcess = true
 	c.Buffer = ingest.Buffer{FlushInterval: time.Hour, MaxBytes: 1 << 30, Merge: true}
@@ -137,7 +137,7 @@ func TestBuffered_KeepsWhatItAcknowledged(t *testing.T) {
 			clock += int64(rapid.IntRange(0, 5).Draw(rt, "ms"))
 			db.clock.Store(clock)
 			switch rapid.SampledFrom([]string{
-				"append", "append", "append", "flush", "kill", "stop", "wait", "direct", "step back", "take over",
+				"append", "append", "append", "flush", "kill", "stop", "wait", "write-through", "step back", "take over",
 			}).Draw(rt, "step") {
 			case "append":
 				var req request.Write
@@ -200,7 +200,7 @@ func TestBuffered_KeepsWhatItAcknowledged(t *testing.T) {
 				}
 				db = open(t, st, nil, change)
 				start()
-			case "direct": // the journal is replayed when the road is changed, too
+			case "write-through": // the journal is replayed in the other mode, too
 				db.Abandon()
 				db = open(t, st, nil, func(c *ingest.Config) { c.SingleProcess = true })
 				start()

@@ -73,8 +73,8 @@ func metadataOf(t *testing.T, db *database) (texts []string) {
 	return texts
 }
 
-// roads are the two roads, each on a store of its own.
-var roads = map[string]func(*ingest.Config){"direct": nil, "journal": buffered}
+// modes are the two modes.
+var modes = map[string]func(*ingest.Config){"write-through": nil, "buffered": buffered}
 
 func start(t *testing.T, db *database) {
 	t.Helper()
@@ -84,11 +84,11 @@ func start(t *testing.T, db *database) {
 }
 
 func TestAppend_StoresExemplarsAndMetadata(t *testing.T) {
-	for _, road := range slices.Sorted(maps.Keys(roads)) {
-		t.Run(road, func(t *testing.T) {
+	for _, mode := range slices.Sorted(maps.Keys(modes)) {
+		t.Run(mode, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			db := open(t, storetest.NewMem(), map[string]string{catalog.SaltWidth: "1"}, func(c *ingest.Config) {
-				if change := roads[road]; change != nil {
+				if change := modes[mode]; change != nil {
 					change(c)
 				}
 				c.Registerer = registry

@@ -17,7 +17,7 @@ import (
 // hardly while promtsd is started again: what comes then still counts over what is there.
 func TestStart_CellTimestampsGoOnAboveThoseGivenBefore(t *testing.T) {
 	for name, change := range map[string]func(*ingest.Config){
-		"direct": func(c *ingest.Config) { c.SingleProcess = true }, "journal": buffered,
+		"write-through": func(c *ingest.Config) { c.SingleProcess = true }, "buffered": buffered,
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := storetest.NewMem()
@@ -50,8 +50,8 @@ func TestStart_CellTimestampsGoOnAboveThoseGivenBefore(t *testing.T) {
 // The clock steps back, and of two samples at one instant the one that was acknowledged later still counts: when it is
 // read from memory, stored, replayed here or by another process, and after a stop.
 func TestAppend_LaterSamplesCountThoughTheClockStepsBack(t *testing.T) {
-	for road, change := range map[string]func(*ingest.Config){
-		"direct": func(c *ingest.Config) { c.SingleProcess = true }, "journal": buffered,
+	for mode, change := range map[string]func(*ingest.Config){
+		"write-through": func(c *ingest.Config) { c.SingleProcess = true }, "buffered": buffered,
 	} {
 		for end, next := range map[string]func(t *testing.T, db *database) *database{
 			"none": func(_ *testing.T, db *database) *database { return db },
@@ -89,7 +89,7 @@ func TestAppend_LaterSamplesCountThoughTheClockStepsBack(t *testing.T) {
 				return open(t, db.store, nil, change)
 			},
 		} {
-			t.Run(road+" "+end, func(t *testing.T) {
+			t.Run(mode+" "+end, func(t *testing.T) {
 				db := open(t, storetest.NewMem(), nil, change)
 				if err := db.Start(t.Context()); err != nil {
 					t.Fatal(err)
@@ -123,7 +123,7 @@ func TestAppend_LaterSamplesCountThoughTheClockStepsBack(t *testing.T) {
 }
 
 // A clock was years ahead for a while. How far ahead of the clock samples may be is told by the clock all the same.
-func TestAppend_JudgesTheFutureByTheClock(t *testing.T) {
+func TestAppend_MeasuresTheFutureByTheClock(t *testing.T) {
 	db := open(t, storetest.NewMem(), nil, buffered)
 	if err := db.Start(t.Context()); err != nil {
 		t.Fatal(err)

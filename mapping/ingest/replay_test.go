@@ -12,13 +12,13 @@ import (
 
 // Of two samples at one instant the later counts, also if the earlier is in a journal that is taken over after it.
 func TestTakeOver_LaterSamplesCount(t *testing.T) {
-	for name, hold := range map[string]time.Duration{"direct": 0, "journal": time.Hour} {
+	for name, interval := range map[string]time.Duration{"write-through": 0, "buffered": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			st := storetest.NewMem()
-			start := func(hold time.Duration, clock int64) *database {
+			start := func(interval time.Duration, clock int64) *database {
 				db := open(t, st, nil, func(c *ingest.Config) {
 					buffered(c)
-					c.SingleProcess, c.Buffer.FlushInterval, c.Buffer.LeaseTTL = false, hold, 200*time.Millisecond
+					c.SingleProcess, c.Buffer.FlushInterval, c.Buffer.LeaseTTL = false, interval, 200*time.Millisecond
 				})
 				db.clock.Store(clock)
 				if err := db.Start(t.Context()); err != nil {
@@ -26,11 +26,11 @@ func TestTakeOver_LaterSamplesCount(t *testing.T) {
 				}
 				return db
 			}
-			dying, living := start(time.Hour, now), start(hold, now+10)
+			dying, living := start(time.Hour, now), start(interval, now+10)
 			dying.append(t, raw("__name__", "m"), sample(now, 1), sample(now+1, 1))
 			dying.Abandon()
 			living.append(t, raw("__name__", "m"), sample(now, 2))
-			for left := 2; left > 1 || hold == 0 && left > 0; {
+			for left := 2; left > 1 || interval == 0 && left > 0; {
 				leases, err := journal.Leases(t.Context(), st, catalog.DefaultTables())
 				if err != nil {
 					t.Fatal(err)

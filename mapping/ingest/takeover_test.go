@@ -17,7 +17,7 @@ import (
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
-// shared is the journal road on a store that others have open, too.
+// shared is buffered mode on a store that others have open, too.
 func shared(lease time.Duration) func(*ingest.Config) {
 	return func(c *ingest.Config) {
 		buffered(c)
@@ -128,7 +128,7 @@ func TestTakeOver_LeavesALeaseToItsOwnTime(t *testing.T) {
 
 // Entries without a lease are replayed at the start, and replace nothing that came later.
 func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
-	for name, hold := range map[string]time.Duration{"direct": 0, "journal": time.Hour} {
+	for name, interval := range map[string]time.Duration{"write-through": 0, "buffered": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			st := storetest.NewMem()
 			db := open(t, st, nil, buffered)
@@ -164,7 +164,7 @@ func TestStart_ReplaysEntriesWithoutALease(t *testing.T) {
 			}
 			db = open(t, st, nil, func(c *ingest.Config) {
 				buffered(c)
-				c.Buffer.FlushInterval = hold
+				c.Buffer.FlushInterval = interval
 			})
 			if err := db.Start(t.Context()); err != nil {
 				t.Fatal(err)

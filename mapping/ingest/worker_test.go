@@ -36,7 +36,7 @@ func (s *slowRegion) Apply(ctx context.Context, b *store.Batch) error {
 	return s.Store.Apply(ctx, b)
 }
 
-// A region that does not answer holds up the rows that it has, and nothing else: with fewer salt buckets than lanes,
+// A region that does not answer holds up the rows that it has, and nothing else: with fewer salt buckets than flush workers,
 // and with more.
 func TestFlush_SlowRegionDelaysOnlyItsRows(t *testing.T) {
 	for _, saltBuckets := range []int{4, 40} {
@@ -50,8 +50,8 @@ func TestFlush_SlowRegionDelaysOnlyItsRows(t *testing.T) {
 			if err := db.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			const lanes = 16
-			affected := func(salt int) bool { return salt%min(saltBuckets, lanes) == int(st.salt) }
+			const workers = 16
+			affected := func(salt int) bool { return salt%min(saltBuckets, workers) == int(st.salt) }
 			want := map[string]map[int64]float64{}
 			stored := func(also bool) (missing int) {
 				got := read(t, st, db.settings.Schema)
@@ -158,8 +158,8 @@ func TestFlush_TellsRarelyThatItFails(t *testing.T) {
 	}
 	begin := time.Now()
 	await("300 flushes fail", func() bool { return st.failed.Load() >= 300 })
-	const lanes = 4
-	allowed := lanes * (1 + int(time.Since(begin)/(10*time.Second)))
+	const workers = 4
+	allowed := workers * (1 + int(time.Since(begin)/(10*time.Second)))
 	if n := strings.Count(log.String(), "samples not flushed"); n == 0 || n > allowed {
 		t.Errorf("it was told %d times, at most %d are allowed:\n%s", n, allowed, log.String())
 	}

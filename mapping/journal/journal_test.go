@@ -341,7 +341,7 @@ func TestWatch_TellsWhoHasNotChangedForATerm(t *testing.T) {
 	}
 }
 
-func TestWatch_JudgesALeaseByItsOwnTime(t *testing.T) {
+func TestWatch_MeasuresALeaseByItsOwnTTL(t *testing.T) {
 	st := newStore(t)
 	openWriter(t, config(st, 20*time.Second))
 	openWriter(t, config(st, 5*time.Second))

@@ -28,9 +28,9 @@ func TestFloatFlags_AreThoseOfTheMapping(t *testing.T) {
 		check(t, v)
 	}
 	for power := range 64 {
-		for _, beside := range []float64{-1, -0.5, 0, 0.5, 1} {
-			check(t, math.Ldexp(1, power)+beside)
-			check(t, -math.Ldexp(1, power)+beside)
+		for _, offset := range []float64{-1, -0.5, 0, 0.5, 1} {
+			check(t, math.Ldexp(1, power)+offset)
+			check(t, -math.Ldexp(1, power)+offset)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -73,7 +73,7 @@ func startProcess(t testing.TB, spec processSpec) *Process {
 		if attempt == startAttempts || !strings.Contains(p.Log(), "address already in use") {
 			t.Fatalf("start %s: %v", spec.name, err)
 		}
-		// The next attempt shall be judged by its own log.
+		// The next attempt has a log of its own.
 		if err := os.Truncate(p.log, 0); err != nil {
 			t.Fatalf("start %s again: %v", spec.name, err)
 		}
