@@ -21,8 +21,8 @@ const (
 	worthGetting = 16
 )
 
-// wait takes in series, in the order of their TSUIDs, of which the days are to be found.
-func (s *selection) wait(ctx context.Context, matched [][]byte) error {
+// addPending takes in series, in the order of their TSUIDs, of which the days are to be found.
+func (s *selection) addPending(ctx context.Context, matched [][]byte) error {
 	for _, tsuid := range matched {
 		if s.wanted != nil && !s.wanted(tsuid) {
 			continue
@@ -32,15 +32,15 @@ func (s *selection) wait(ctx context.Context, matched [][]byte) error {
 			return err
 		}
 	}
-	if len(s.pending) < s.lot {
+	if len(s.pending) < s.pendingMax {
 		return nil
 	}
-	s.lot = min(2*s.lot, maxPending) // where few are enough, they may be in the first ones
-	return s.settle(ctx)
+	s.pendingMax = min(2*s.pendingMax, maxPending) // where few are enough, they may be in the first ones
+	return s.findDays(ctx)
 }
 
-// settle finds the days of the pending series, and hands on those that have any.
-func (s *selection) settle(ctx context.Context) error {
+// findDays finds the days of the pending series, and hands on those that have any.
+func (s *selection) findDays(ctx context.Context) error {
 	if len(s.pending) == 0 {
 		return nil
 	}

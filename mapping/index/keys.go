@@ -13,6 +13,13 @@
 //	own table:   row 'd' | day (2 bytes, days since 1970) | TSUID | family "p" | empty qualifier | empty value
 //	             the series that were active on that day (UTC); a query of some days reads only these, however many
 //	             series came and went before
+//
+// A Reader answers from a Memory, or from the store; it is safe for concurrent use. A Writer only makes rows. Whoever
+// writes index rows hands their batch to Memory.Apply: that applies it to the store, tells other processes (package
+// feed), and adds the series to those in memory (package postings). Memory.Run is called once, in a goroutine of its own.
+//
+// Lock order: feed.Feed, then Memory.mu, then postings.Set. The label cache has a lock of its own, taken alone. The store
+// is asked under none of them but the first, which no query waits for.
 package index
 
 import (
