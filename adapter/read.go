@@ -151,7 +151,7 @@ func (h *Handler) warn(set query.SeriesSet) {
 	h.metrics.readWarnings.Add(float64(len(warnings)))
 	h.told.Do(func() {
 		for _, w := range warnings {
-			h.config.Logger.Warn("samples may be missing in the answer to a remote read", "why", w)
+			h.config.Logger.Warn("samples may be missing in the answer to a remote read", "err", w)
 		}
 	})
 }

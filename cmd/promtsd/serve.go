@@ -355,10 +355,14 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 			return err
 		}
 	}
+	retention, err := newDropper(o, memory, time.Duration(f.retention), f.store.host.now)
+	if err != nil {
+		return err
+	}
 	tasks, stopTasks := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	if f.retention > 0 {
-		running.Go(func() { dropper{o, memory, time.Duration(f.retention), f.store.host.now}.run(tasks) })
+		running.Go(func() { retention.run(tasks) })
 	}
 	running.Go(func() { memory.Run(tasks) })
 	running.Go(func() { quarantine.Run(tasks) })

@@ -60,8 +60,30 @@ func newMetrics(r prometheus.Registerer, a *Appender) (metrics, error) {
 	set.GaugeFunc("promtsd_ingest_replay_entries_left",
 		"Entries of the journal that is being replayed which are still to be.",
 		func() float64 { return float64(a.recovery.EntriesLeft()) })
-	set.GaugeFunc("promtsd_ingest_buffered_bytes", "Memory of samples that are in the journal and not yet in the data table.",
+	set.GaugeFunc("promtsd_ingest_buffered_bytes",
+		"Memory of samples that are in the journal and not yet in the data table.",
 		func() float64 { return float64(a.table.BufferedBytes()) })
+	// backlog reads one number of the journal that is written at the time.
+	backlog := func(name, help string, number func(entries, bytes int, oldest int64) float64) {
+		set.GaugeFunc(name, help, func() float64 {
+			w, err := a.recovery.Journal()
+			if err != nil || w == nil {
+				return 0
+			}
+			return number(w.Backlog())
+		})
+	}
+	backlog("promtsd_journal_entries", "Entries of this process's journal that are not deleted yet.",
+		func(entries, _ int, _ int64) float64 { return float64(entries) })
+	backlog("promtsd_journal_bytes", "Bytes of these entries.",
+		func(_, bytes int, _ int64) float64 { return float64(bytes) })
+	backlog("promtsd_journal_oldest_entry_age_seconds", "Time since the oldest of these entries arrived.",
+		func(_, _ int, oldest int64) float64 {
+			if oldest == 0 {
+				return 0
+			}
+			return float64(a.config.Now().UnixMilli()-oldest) / 1000
+		})
 	m := metrics{
 		samples: set.Counter("promtsd_ingest_samples_total",
 			"Samples stored, exact repeats included: of remote write, OTLP and replay."),

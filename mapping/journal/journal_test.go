@@ -535,3 +535,24 @@ promtsd_journal_quarantined_entries 2
 		t.Errorf("when the store is away: %v, want a warning", got)
 	}
 }
+
+func TestBacklog_IsWhatIsNotDeleted(t *testing.T) {
+	st := newStore(t)
+	w := openWriter(t, config(st, time.Minute))
+	for number := range 3 {
+		e := journal.Entry{Arrived: int64(1000 + number), Body: []byte("body")}
+		if err := w.Write(t.Context(), &e, func(uint64) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entry := len(journal.AppendEntry(nil, &journal.Entry{Arrived: 1000, Body: []byte("body")}))
+	if n, bytes, oldest := w.Backlog(); n != 3 || bytes != 3*entry || oldest != 1000 {
+		t.Errorf("got %d entries of %d bytes from %d on, want 3 of %d from 1000 on", n, bytes, oldest, 3*entry)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, bytes, oldest := w.Backlog(); n != 0 || bytes != 0 || oldest != 0 {
+		t.Errorf("after Close: got %d entries of %d bytes from %d on, want none", n, bytes, oldest)
+	}
+}

@@ -46,6 +46,7 @@ type Writer struct {
 	mu       sync.Mutex
 	next     uint64              // the number of the next entry
 	inFlight map[uint64]struct{} // entries for which place has not returned yet
+	backlog  []backlogEntry      // of the entries that are not deleted yet; the last one's number is next-1
 
 	lease   Lease  // of Run and Close, which are called one after the other
 	deleted uint64 // entries below are gone
@@ -163,6 +164,7 @@ func (w *Writer) Write(ctx context.Context, e *Entry, place func(number uint64))
 	number := w.next
 	w.next++
 	w.inFlight[number] = struct{}{}
+	w.backlog = append(w.backlog, backlogEntry{e.Arrived, len(m.value)})
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
@@ -246,9 +248,32 @@ func (w *Writer) truncate(ctx context.Context, checkpoint uint64) error {
 		if err := deleteEntries(ctx, w.Store, w.Tables, w.id, w.deleted, next, &w.cells); err != nil {
 			return err
 		}
+		w.mu.Lock()
+		w.backlog = w.backlog[next-w.deleted:]
+		w.mu.Unlock()
 		w.deleted = next
 	}
 	return nil
+}
+
+// backlogEntry is what Backlog counts of an entry.
+type backlogEntry struct {
+	arrived int64 // in milliseconds since 1970
+	bytes   int
+}
+
+// Backlog says how many entries are written and not deleted, how many bytes they have, and when the oldest arrived, in
+// milliseconds since 1970; 0: there is none.
+func (w *Writer) Backlog() (entries, bytes int, oldest int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.backlog {
+		bytes += e.bytes
+	}
+	if len(w.backlog) > 0 {
+		oldest = w.backlog[0].arrived
+	}
+	return len(w.backlog), bytes, oldest
 }
 
 // Next is the number of the next entry.

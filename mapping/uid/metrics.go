@@ -25,7 +25,8 @@ func newMetrics(registerer prometheus.Registerer, schema mapping.Schema) (*metri
 	assigned := set.CounterVec("promtsd_uid_assigned_total",
 		"New UIDs given to names by this process.", "kind")
 	limited := set.CounterVec("promtsd_uid_limited_total",
-		"New names that got no UID because of --write.max-new-names-per-second or -per-hour, or as the last UIDs are kept.", "kind")
+		"New names that got no UID because of --write.max-new-names-per-second or -per-hour, or as the last UIDs are "+
+			"kept.", "kind")
 	last := set.GaugeVec("promtsd_uid_last_assigned",
 		"Last UID given by any process, as this one last saw the counter; 0 before its first look.", "kind")
 	capacity := set.GaugeVec("promtsd_uid_max",

@@ -1,6 +1,6 @@
 // Package metricset makes the metrics of a component, and registers them together: all of them or none, with an error
-// where prometheus.MustRegister would panic. Every component of promtsd makes its metrics with a Set in its constructor,
-// which returns the error of Register.
+// where prometheus.MustRegister would panic. Every component of promtsd makes its metrics with a Set in its
+// constructor, which returns the error of Register.
 package metricset
 
 import (

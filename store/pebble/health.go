@@ -262,7 +262,7 @@ func (h *health) events() *lsm.EventListener {
 				}
 			})
 			if tell {
-				log.Error("background work on the store failed and is tried again", "flush", flush, "err", err.Error())
+				log.Warn("background work on the store failed and is tried again", "flush", flush, "err", err.Error())
 			}
 		},
 		DataCorruption: func(info lsm.DataCorruptionInfo) {

@@ -239,7 +239,7 @@ func (s *Store) background(f func() error) {
 		defer s.commits.Done()
 		defer s.recoverWrite()
 		if err := f(); err != nil && s.ctx.Err() == nil {
-			s.logger.Error("background work on the store failed; what it was to free is freed later", "err", err)
+			s.logger.Warn("background work on the store failed; what it was to free is freed later", "err", err)
 		}
 	}()
 }

@@ -139,7 +139,7 @@ func (f *Feed) Fresh() bool {
 	return began != nil && elapsed(*began, time.Now()) <= f.Interval
 }
 
-// FormatKey writes the key of a row of the feed for people; ok is false for any other row.
+// FormatKey writes the key of a row of the feed, for people and for ParseKey; ok is false for any other row.
 //
 //	change 17 of the index, by 0123456789abcdef
 func FormatKey(row []byte) (text string, ok bool) {
@@ -148,6 +148,17 @@ func FormatKey(row []byte) (text string, ok bool) {
 	}
 	id, number := parseKey(row)
 	return fmt.Sprintf("change %d of the index, by %x", number, id), true
+}
+
+// ParseKey reads what FormatKey wrote. The error wraps mapping.ErrInvalid.
+func ParseKey(text string) (row []byte, err error) {
+	var number uint64
+	var id []byte
+	if n, err := fmt.Sscanf(text, "change %d of the index, by %x", &number, &id); n != 2 || err != nil || len(id) != 8 {
+		return nil, fmt.Errorf("%w: key %q of the change feed, want such as %q", mapping.ErrInvalid, text,
+			"change 17 of the index, by 0123456789abcdef")
+	}
+	return appendKey(nil, writerID(id), number), nil
 }
 
 func appendKey(dst []byte, id writerID, number uint64) []byte {
