@@ -32,7 +32,9 @@ var mayImport = map[string][]string{
 	// Tests of whole programs.
 	"cmd/promtsd/e2e/bench":      {"adapter", "adapter/wire", "mapping", "query"},
 	"cmd/promtsd/e2e/crash":      {},
-	"cmd/promtsd/e2e/hbase":      {"adapter/peer", "mapping"},
+	"cmd/promtsd/e2e/crowd":      {"cmd/promtsd/promtest", "cmd/promtsd/remotetest", "mapping/request"},
+	"cmd/promtsd/e2e/faults":     {"cmd/promtsd/e2e/crowd"},
+	"cmd/promtsd/e2e/hbase":      {"adapter/peer", "cmd/promtsd/e2e/crowd", "mapping"},
 	"cmd/promtsd/e2e/opentsdb":   {"mapping"},
 	"cmd/promtsd/e2e/prometheus": {"mapping"},
 	"cmd/promtsd/e2e/stress":     {},

@@ -1,5 +1,5 @@
 // Package hbase_test runs several promtsd on one HBase: the tables that init makes, names that many assign at once,
-// buffered samples that peers ask for, journals that are taken over, and a cluster whose parts fail one by one.
+// buffered samples that peers ask for, and journals that are taken over.
 package hbase_test
 
 import (

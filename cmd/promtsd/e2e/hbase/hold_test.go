@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptrace"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/prompb"
 
+	"github.com/promtsd/promtsd/cmd/promtsd/e2e/crowd"
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping/request"
@@ -22,42 +20,11 @@ import (
 // shortLease is for tests that wait until a lease has run out.
 const shortLease = "--write.lease-ttl=2s"
 
-// What promtsd logs when it has taken over a journal, when it has lost its own, and when samples may be missing.
-var tookOver = regexp.MustCompile(`msg="took a journal over" writer=([0-9a-f]{16})`)
-
 const (
-	lostJournal    = "another has taken its journal over; beginning a new one"
+	// maybeMissing is what promtsd logs when samples may be missing.
 	maybeMissing   = "samples may be missing in the answer to a remote read"
 	frozenPatience = 3 * time.Second // of senders, where a promtsd is frozen
 )
-
-// takenOver counts who took over whose journal, by writer.
-func takenOver(all ...*promtest.Process) map[string]int {
-	times := map[string]int{}
-	for _, p := range all {
-		for _, found := range tookOver.FindAllStringSubmatch(p.Log(), -1) {
-			times[found[1]]++
-		}
-	}
-	return times
-}
-
-// assertTakenOver checks that the journals of these writers were taken over exactly once, and nobody's more often. On a
-// busy machine a lease may run out whose writer lives.
-func assertTakenOver(t *testing.T, all []*promtest.Process, writers ...string) {
-	t.Helper()
-	times := takenOver(all...)
-	for _, w := range writers {
-		if times[w] == 0 {
-			t.Errorf("the journal of writer %s was not taken over", w)
-		}
-	}
-	for w, n := range times {
-		if n > 1 {
-			t.Errorf("the journal of writer %s was taken over %d times", w, n)
-		}
-	}
-}
 
 // TestHBaseHold_NothingIsMissingWhileOneEnds asks one promtsd, again and again, for what another holds, which ends and
 // so stores it, with much else.
@@ -144,7 +111,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 		t.Errorf("while all promtsd run there are %v warnings (%v), want none", n, err)
 	}
 
-	waiting := waitingSeries(t, holding)
+	waiting := crowd.WaitingSeries(t, holding)
 	want.Write(waiting)
 	holding.Pause()
 	answer, err := remotetest.Read(t.Context(), http.DefaultClient, other.URL(),
@@ -161,7 +128,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 			n, err, strings.Contains(other.Log(), maybeMissing), remotetest.SamplesIn(answer[0]))
 	}
 	h.AwaitWriters(t, other)
-	assertTakenOver(t, both, before[0])
+	crowd.AssertTakenOver(t, both, before[0])
 	warned, err := promtest.ReadWarnings(t.Context(), other.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +141,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 		t.Errorf("the data table has %d cells, want one or more of each of 51 rows", len(cells))
 	}
 
-	refusedWhenResumed(t, holding, waiting)
+	crowd.RefusedWhenResumed(t, holding, waiting)
 	after := h.AwaitWriters(t, both...)
 	if after[0] == before[0] || after[1] != before[1] {
 		t.Errorf("the writers are %v, and were %v: want another one in the first place only", after, before)
@@ -192,7 +159,7 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	for _, p := range both {
 		remotetest.AssertReads(t, p.URL(), "held", want)
 	}
-	assertTakenOver(t, both, before[0])
+	crowd.AssertTakenOver(t, both, before[0])
 }
 
 // TestHBaseHold_LeasesAreJudgedByTheirOwnTime runs two promtsd with very different leases: the one with the long lease
@@ -219,7 +186,7 @@ func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 	if after := h.AwaitWriters(t, both...); after[0] != before[0] {
 		t.Errorf("the writer with the long lease is %s, and was %s", after[0], before[0])
 	}
-	if times := takenOver(both...); times[before[0]] > 0 {
+	if times := crowd.TakenOver(both...); times[before[0]] > 0 {
 		t.Errorf("the journal of the writer with the long lease was taken over while it lived")
 	}
 	remotetest.AssertReads(t, short.URL(), "unequal", want)
@@ -234,61 +201,6 @@ func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
 	}
 }
 
-// waitingSeries has a promtsd write a series, so that it knows all of its names.
-func waitingSeries(t *testing.T, p *promtest.Process) []remotetest.Series {
-	t.Helper()
-	series := []remotetest.Series{{
-		Labels:  []prompb.Label{{Name: "__name__", Value: "waiting"}},
-		Samples: []request.Sample{{T: time.Now().UnixMilli(), V: 1}},
-	}}
-	if err := remotetest.WriteInTurn(t.Context(), p.URL(), 0, series); err != nil {
-		t.Fatal(err)
-	}
-	return series
-}
-
-// refusedWhenResumed lets a promtsd run on that has lost its lease, with requests that wait for it. It must not
-// acknowledge them before it has a new journal; some, or all, may come when it has one.
-func refusedWhenResumed(t *testing.T, p *promtest.Process, series []remotetest.Series) {
-	t.Helper()
-	const requests = 8
-	var sending, answered sync.WaitGroup
-	sending.Add(requests)
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { sending.Done() },
-	})
-	var statuses [requests]int
-	for i := range requests {
-		answered.Go(func() {
-			res, err := remotetest.Write(ctx, client, p.URL(), remotetest.MessageV1, series)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if statuses[i] = res.StatusCode; res.StatusCode/100 == 2 && !strings.Contains(p.Log(), lostJournal) {
-				t.Errorf("a request was answered %s before a new journal was begun", res.Status)
-			}
-		})
-	}
-	sending.Wait()
-	p.Resume()
-	answered.Wait()
-	for _, status := range statuses {
-		if status/100 != 2 && status != http.StatusServiceUnavailable {
-			t.Errorf("requests that waited for a promtsd that had lost its lease were answered %v, want 503 or 204", statuses)
-		}
-	}
-	promtest.Until(t, "the promtsd has begun a new journal", func(ctx context.Context) error {
-		_, err := promtest.Get(ctx, http.DefaultClient, p.URL()+"/-/ready")
-		if err == nil && !strings.Contains(p.Log(), lostJournal) {
-			err = fmt.Errorf("the log does not say %q", lostJournal)
-		}
-		return err
-	})
-}
-
 // TestHBaseHold_NothingAcknowledgedIsLost kills and freezes two promtsd on one HBase while senders go on. Whatever was
 // acknowledged is read back from the one that is left, and from both afterwards, none twice; the journal of each writer
 // that dies is taken over exactly once.
@@ -299,8 +211,8 @@ func TestHBaseHold_NothingAcknowledgedIsLost(t *testing.T) {
 			h.Init(t, "--salt.width=1", "--salt.buckets=4")
 			flags := []string{shortLease, "--write.flush-interval=" + hold}
 			d := &duel{Tables: h, both: []*promtest.Process{h.Serve(t, flags...), h.Serve(t, flags...)}}
-			d.crowd, d.stop = startCrowd(t, frozenPatience, d.both[0].URL(), d.both[1].URL())
-			d.goesOn(t)
+			d.Crowd, d.stop = crowd.Start(t, frozenPatience, d.both[0].URL(), d.both[1].URL())
+			d.GoesOn(t)
 			for _, victim := range []int{0, 1} {
 				d.step(t, "killed", victim, d.kill)
 				d.step(t, "killed and restarted at once", victim, d.killAndRestart)
@@ -308,12 +220,12 @@ func TestHBaseHold_NothingAcknowledgedIsLost(t *testing.T) {
 				d.step(t, "killed when it runs on", victim, d.freezeAndKill)
 			}
 			d.stop()
-			d.check(t, remotetest.ResponseTypes...)
+			d.Check(t, remotetest.ResponseTypes...)
 			for _, p := range d.both {
 				p.Flush()
 			}
-			d.check(t, remotetest.ResponseTypes...)
-			assertTakenOver(t, d.both, d.dead...)
+			d.Check(t, remotetest.ResponseTypes...)
+			crowd.AssertTakenOver(t, d.both, d.dead...)
 		})
 	}
 }
@@ -321,7 +233,7 @@ func TestHBaseHold_NothingAcknowledgedIsLost(t *testing.T) {
 // duel is two promtsd under load, of which one has no luck.
 type duel struct {
 	promtest.Tables
-	*crowd
+	*crowd.Crowd
 	stop func()
 	both []*promtest.Process
 	dead []string // writers that have died so far
@@ -332,10 +244,10 @@ func (d *duel) step(t *testing.T, name string, victim int, strike func(t *testin
 		d.dead = append(d.dead, d.AwaitWriters(t, d.both...)[victim])
 		strike(t, victim)
 		d.AwaitWriters(t, d.both...)
-		d.goesOn(t)
-		d.check(t, remotetest.ResponseTypes[rand.IntN(len(remotetest.ResponseTypes))])
-		assertTakenOver(t, d.both, d.dead...)
-		d.report(t, true)
+		d.GoesOn(t)
+		d.Check(t, remotetest.ResponseTypes[rand.IntN(len(remotetest.ResponseTypes))])
+		crowd.AssertTakenOver(t, d.both, d.dead...)
+		d.Report(t, true)
 	})
 	if !passed {
 		t.FailNow() // what follows would say nothing
@@ -347,8 +259,8 @@ func (d *duel) survived(t *testing.T, victim int) {
 	t.Helper()
 	survivor := 1 - victim
 	d.AwaitWriters(t, d.both[survivor])
-	d.checkOne(t, survivor, remotetest.ResponseTypes...)
-	assertTakenOver(t, d.both, d.dead...)
+	d.CheckOne(t, survivor, remotetest.ResponseTypes...)
+	crowd.AssertTakenOver(t, d.both, d.dead...)
 }
 
 func (d *duel) kill(t *testing.T, victim int) {
@@ -364,10 +276,10 @@ func (d *duel) killAndRestart(t *testing.T, victim int) {
 }
 
 func (d *duel) freeze(t *testing.T, victim int) {
-	waiting := waitingSeries(t, d.both[victim])
+	waiting := crowd.WaitingSeries(t, d.both[victim])
 	d.both[victim].Pause()
 	d.survived(t, victim)
-	refusedWhenResumed(t, d.both[victim], waiting)
+	crowd.RefusedWhenResumed(t, d.both[victim], waiting)
 }
 
 // freezeAndKill leaves a promtsd that has lost its lease a moment for mistakes.

@@ -1,4 +1,6 @@
-package hbase_test
+// Package crowd is senders and a reader of remote write and read that go on while promtsd, or the HBase below it, is
+// killed, frozen or moved, and check what they read; and what shows that one promtsd took over the journal of another.
+package crowd
 
 import (
 	"context"
@@ -22,22 +24,24 @@ import (
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
+// Patience is how long an answer may take, far above what promtsd takes unless it is frozen.
+const Patience = time.Minute
+
 const (
 	crowdSenders     = 4
 	crowdSamples     = 8   // of a request, each of another series
 	crowdRun         = 50  // requests after which a sender takes new series
 	crowdIntervalMs  = 500 // between the samples of a sender
 	crowdPause       = 50 * time.Millisecond
-	crowdPatience    = time.Minute // for an answer, far above what promtsd may take unless it is frozen
-	crowdProgress    = 10          // requests of each sender that show that writes go on
+	crowdProgress    = 10 // requests of each sender that show that writes go on
 	maxResident      = 600 << 20
 	maxCrowdProblems = 10
 )
 
-// crowd is senders and a reader that go on whatever happens. A sender sends its requests 0, 1, 2... in order, each
+// Crowd is senders and a reader that go on whatever happens. A sender sends its requests 0, 1, 2... in order, each
 // again and again, in turn to all of the promtsd, until it is acknowledged. So all requests before a certain one are
 // acknowledged, and none behind the one that follows was ever sent.
-type crowd struct {
+type Crowd struct {
 	urls  []string
 	start int64 // time of sample 0
 
@@ -74,7 +78,7 @@ func (t *tally) String() string {
 }
 
 // sample is a sender's sample: a value of any bits, and the labels of its series.
-func (c *crowd) sample(sender, n int) (request.Sample, []prompb.Label) {
+func (c *Crowd) sample(sender, n int) (request.Sample, []prompb.Label) {
 	random := rand.New(rand.NewPCG(uint64(sender), uint64(n)))
 	lane := n % crowdSamples
 	p := request.Sample{T: c.start + int64(n)*crowdIntervalMs, V: math.Float64frombits(random.Uint64())}
@@ -86,10 +90,10 @@ func (c *crowd) sample(sender, n int) (request.Sample, []prompb.Label) {
 	}
 }
 
-// startCrowd lets the crowd loose on the promtsd at urls; the returned function stops it and waits for it.
+// Start lets the crowd loose on the promtsd at urls; the returned function stops it and waits for it.
 // Whoever does not answer for so long as patience is left alone.
-func startCrowd(t *testing.T, patience time.Duration, urls ...string) (*crowd, func()) {
-	c := &crowd{urls: urls, start: time.Now().Add(-24 * time.Hour).UnixMilli(), resident: make([]uint64, len(urls))}
+func Start(t *testing.T, patience time.Duration, urls ...string) (*Crowd, func()) {
+	c := &Crowd{urls: urls, start: time.Now().Add(-24 * time.Hour).UnixMilli(), resident: make([]uint64, len(urls))}
 	c.writes.answers, c.reads.answers = map[string]int{}, map[string]int{}
 	ctx, cancel := context.WithCancel(t.Context())
 	conns := &http.Client{Transport: &http.Transport{}, Timeout: patience}
@@ -127,7 +131,7 @@ func startCrowd(t *testing.T, patience time.Duration, urls ...string) (*crowd, f
 
 // send delivers the next request of a sender. It gives up when ctx ends, or on an answer that makes real senders drop
 // what they sent.
-func (c *crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
+func (c *Crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
 	c.mu.Lock()
 	number := c.acked[sender]
 	c.begun[sender] = number + 1
@@ -157,7 +161,7 @@ func (c *crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
 }
 
 // judge takes note of the outcome of a request, and reports whether it was acknowledged.
-func (c *crowd) judge(sender int, message string, res *http.Response, err error, took time.Duration) bool {
+func (c *Crowd) judge(sender int, message string, res *http.Response, err error, took time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -183,7 +187,7 @@ func (c *crowd) judge(sender int, message string, res *http.Response, err error,
 }
 
 // problem keeps a problem for the next report. mu is held.
-func (c *crowd) problem(format string, args ...any) {
+func (c *Crowd) problem(format string, args ...any) {
 	switch len(c.problems) {
 	case maxCrowdProblems:
 		c.problems = append(c.problems, "and more")
@@ -198,7 +202,7 @@ var errWarned = errors.New("promtsd warned that samples may be missing")
 
 // read reads everything from one promtsd. Whatever was acknowledged before must be in the answer, if there is one and
 // promtsd does not warn that samples may be missing.
-func (c *crowd) read(ctx context.Context, conns *http.Client, at int, form prompb.ReadRequest_ResponseType) error {
+func (c *Crowd) read(ctx context.Context, conns *http.Client, at int, form prompb.ReadRequest_ResponseType) error {
 	c.mu.Lock()
 	acked := c.acked
 	c.mu.Unlock()
@@ -241,7 +245,7 @@ func (c *crowd) read(ctx context.Context, conns *http.Client, at int, form promp
 }
 
 // verify compares an answer with what must be there: so many requests of each sender. mu is held.
-func (c *crowd) verify(what string, answer []remotetest.ReadSeries, acked [crowdSenders]int) {
+func (c *Crowd) verify(what string, answer []remotetest.ReadSeries, acked [crowdSenders]int) {
 	var there [crowdSenders][]bool
 	for s := range there {
 		there[s] = make([]bool, c.begun[s]*crowdSamples)
@@ -281,7 +285,7 @@ func (c *crowd) verify(what string, answer []remotetest.ReadSeries, acked [crowd
 var residentMetric = regexp.MustCompile(`(?m)^process_resident_memory_bytes (.*)$`)
 
 // measure takes note of the memory of each promtsd that answers.
-func (c *crowd) measure(ctx context.Context, conns *http.Client) {
+func (c *Crowd) measure(ctx context.Context, conns *http.Client) {
 	for i, url := range c.urls {
 		text, err := promtest.Get(ctx, conns, url+"/metrics")
 		if err != nil {
@@ -300,8 +304,8 @@ func (c *crowd) measure(ctx context.Context, conns *http.Client) {
 	}
 }
 
-// goesOn returns when every sender has got several more requests acknowledged.
-func (c *crowd) goesOn(t *testing.T) {
+// GoesOn returns when every sender has got several more requests acknowledged.
+func (c *Crowd) GoesOn(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	before := c.acked
@@ -322,22 +326,23 @@ func (c *crowd) goesOn(t *testing.T) {
 		crowdProgress, time.Since(begin).Round(time.Millisecond))
 }
 
-// refused returns how many writes were answered 503 since the last report.
-func (c *crowd) refused() int {
+// Refused returns how many writes were answered 503 since the last report.
+func (c *Crowd) Refused() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writes.answers[strconv.Itoa(http.StatusServiceUnavailable)]
 }
 
-// check reads everything back from every promtsd, as soon as it answers without a warning.
-func (c *crowd) check(t *testing.T, forms ...prompb.ReadRequest_ResponseType) {
+// Check reads everything back from every promtsd, as soon as it answers without a warning.
+func (c *Crowd) Check(t *testing.T, forms ...prompb.ReadRequest_ResponseType) {
 	t.Helper()
 	for at := range c.urls {
-		c.checkOne(t, at, forms...)
+		c.CheckOne(t, at, forms...)
 	}
 }
 
-func (c *crowd) checkOne(t *testing.T, at int, forms ...prompb.ReadRequest_ResponseType) {
+// CheckOne is Check of one promtsd.
+func (c *Crowd) CheckOne(t *testing.T, at int, forms ...prompb.ReadRequest_ResponseType) {
 	t.Helper()
 	for _, form := range forms {
 		promtest.Until(t, "everything is read back", func(ctx context.Context) error {
@@ -346,8 +351,8 @@ func (c *crowd) checkOne(t *testing.T, at int, forms ...prompb.ReadRequest_Respo
 	}
 }
 
-// report tells what the senders saw since the last report. Only while a promtsd is down may they get no answer.
-func (c *crowd) report(t *testing.T, down bool) {
+// Report tells what the senders saw since the last report. Only while a promtsd is down may they get no answer.
+func (c *Crowd) Report(t *testing.T, down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	acked := 0

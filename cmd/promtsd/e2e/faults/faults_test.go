@@ -1,4 +1,6 @@
-package hbase_test
+// Package faults_test breaks one part of an HBase cluster after the other while promtsd takes samples and answers
+// queries.
+package faults_test
 
 import (
 	"context"
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/promtsd/promtsd/cmd/promtsd/e2e/crowd"
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
 	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/store/hbase/client"
@@ -39,18 +42,18 @@ func TestHBaseFaults_NoAcknowledgedSampleIsLost(t *testing.T) {
 	f.step("freeze a region server for a moment", f.freezeForAMoment)
 	f.step("freeze a region server until it is given up", f.freezeForLong)
 	f.stop()
-	f.check(t, remotetest.ResponseTypes...)
-	f.report(t, false)
-	assertTakenOver(t, f.promtsd)
+	f.Check(t, remotetest.ResponseTypes...)
+	f.Report(t, false)
+	crowd.AssertTakenOver(t, f.promtsd)
 	for _, p := range f.promtsd {
 		p.Flush()
 	}
-	f.check(t, remotetest.ResponseTypes...)
+	f.Check(t, remotetest.ResponseTypes...)
 }
 
 // faults is a cluster under load, and who breaks it.
 type faults struct {
-	*crowd
+	*crowd.Crowd
 	t       *testing.T
 	stop    func()
 	cluster *hbasetest.Cluster
@@ -82,9 +85,9 @@ func newFaults(t *testing.T) *faults {
 			StoreURL: url, Args: []string{"--hbase.timeout=4s", "--write.flush-interval=" + hold},
 		}))
 	}
-	f.crowd, f.stop = startCrowd(t, crowdPatience, f.promtsd[0].URL(), f.promtsd[1].URL())
-	f.goesOn(t)
-	f.report(t, false)
+	f.Crowd, f.stop = crowd.Start(t, crowd.Patience, f.promtsd[0].URL(), f.promtsd[1].URL())
+	f.GoesOn(t)
+	f.Report(t, false)
 	return f
 }
 
@@ -93,9 +96,9 @@ func (f *faults) step(name string, act func(t *testing.T)) {
 	f.steps++
 	passed := f.t.Run(name, func(t *testing.T) {
 		act(t)
-		f.goesOn(t)
-		f.check(t, remotetest.ResponseTypes[f.steps%2])
-		f.report(t, f.down)
+		f.GoesOn(t)
+		f.Check(t, remotetest.ResponseTypes[f.steps%2])
+		f.Report(t, f.down)
 	})
 	if !passed {
 		f.t.FailNow() // what follows would say nothing
@@ -111,7 +114,7 @@ func (f *faults) moveRegions(t *testing.T) {
 				f.move(t, region, f.other(region.Server.Addr()))
 			}
 		}
-		f.goesOn(t)
+		f.GoesOn(t)
 	}
 }
 
@@ -124,7 +127,7 @@ func (f *faults) splitAndMerge(t *testing.T) {
 		if err := f.admin.Split(ctx, region, []byte{byte(bucket), 0, 0, 2}); err != nil {
 			t.Fatal(err)
 		}
-		f.goesOn(t)
+		f.GoesOn(t)
 	}
 	regions := f.regions(t, dataTable)
 	if err := f.admin.Merge(ctx, regions[4], regions[5]); err != nil {
@@ -140,14 +143,14 @@ func (f *faults) killRegionServer(t *testing.T) {
 	f.spread(t)
 	victim := f.serverOf(t, regionTable)
 	victim.Kill()
-	f.goesOn(t)
+	f.GoesOn(t)
 	victim.Restart()
 }
 
 // restartMaster leaves the cluster without a master for a while, which nothing but the placing of regions needs.
 func (f *faults) restartMaster(t *testing.T) {
 	f.cluster.Master().Kill()
-	f.goesOn(t)
+	f.GoesOn(t)
 	f.cluster.Master().Restart()
 }
 
@@ -155,7 +158,7 @@ func (f *faults) restartMaster(t *testing.T) {
 // Afterwards regions can be placed again.
 func (f *faults) restartZooKeeper(t *testing.T) {
 	f.cluster.ZooKeeper().Kill()
-	f.goesOn(t)
+	f.GoesOn(t)
 	f.cluster.ZooKeeper().Restart()
 	f.spread(t)
 }
@@ -163,7 +166,7 @@ func (f *faults) restartZooKeeper(t *testing.T) {
 // killPromtsd leaves everything to the other one for a while.
 func (f *faults) killPromtsd(t *testing.T) {
 	f.promtsd[0].Kill()
-	f.goesOn(t)
+	f.GoesOn(t)
 	f.promtsd[0].Restart()
 }
 
@@ -172,22 +175,22 @@ func (f *faults) restartWithoutMaster(t *testing.T) {
 	f.cluster.Master().Kill()
 	f.promtsd[0].Kill()
 	f.promtsd[0].Restart()
-	f.goesOn(t)
+	f.GoesOn(t)
 	f.cluster.Master().Restart()
 }
 
 // freezePromtsd lets the other one take the journal over. The first finds that out when it runs on.
 func (f *faults) freezePromtsd(t *testing.T) {
-	before := takenOver(f.promtsd[1])
-	waiting := waitingSeries(t, f.promtsd[0])
+	before := crowd.TakenOver(f.promtsd[1])
+	waiting := crowd.WaitingSeries(t, f.promtsd[0])
 	f.promtsd[0].Pause()
 	promtest.Until(t, "the journal is taken over", func(context.Context) error {
-		if len(takenOver(f.promtsd[1])) == len(before) {
+		if len(crowd.TakenOver(f.promtsd[1])) == len(before) {
 			return errors.New("it is not")
 		}
 		return nil
 	})
-	refusedWhenResumed(t, f.promtsd[0], waiting)
+	crowd.RefusedWhenResumed(t, f.promtsd[0], waiting)
 }
 
 // freezeForAMoment freezes the region server that has the journal for longer than calls to it may take. Of any other
@@ -195,10 +198,10 @@ func (f *faults) freezePromtsd(t *testing.T) {
 func (f *faults) freezeForAMoment(t *testing.T) {
 	f.spread(t)
 	victim := f.serverOf(t, journalTable)
-	before := f.refused()
+	before := f.Refused()
 	victim.Pause()
 	promtest.Until(t, "senders notice the frozen region server", func(context.Context) error {
-		if f.refused() == before {
+		if f.Refused() == before {
 			return errors.New("no write was answered 503")
 		}
 		return nil
@@ -212,7 +215,7 @@ func (f *faults) freezeForLong(t *testing.T) {
 	victim := f.serverOf(t, regionTable)
 	victim.Pause()
 	f.cluster.Master().AwaitLog("Processing expiration of " + strings.ReplaceAll(victim.Addr(), ":", ","))
-	f.goesOn(t)
+	f.GoesOn(t)
 	victim.Resume()
 	victim.AwaitEnd()
 	victim.Restart()
