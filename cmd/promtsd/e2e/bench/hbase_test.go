@@ -13,33 +13,33 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
-// roadHold is how long promtsd holds samples in BenchmarkHBaseRoads. An hour of data is sent within seconds: with the
+// flushInterval is how long promtsd buffers samples in BenchmarkHBaseModes. An hour of data is sent within seconds: with the
 // default of 5m each row would be written as one cell, which live data never is.
-const roadHold = time.Second
+const flushInterval = time.Second
 
-// road is a way that samples may take into the data table.
-type road struct {
-	name   string
-	series int
-	hold   time.Duration
-	// live paces the senders, so that samples of five minutes come within a roadHold: time runs as many times faster as
+// mode is a mode of the write path.
+type mode struct {
+	name     string
+	series   int
+	interval time.Duration
+	// live paces the senders, so that samples of five minutes come within a flushInterval: time runs as many times faster as
 	// the hold time is shorter than its default. All other senders are as fast as promtsd takes their samples.
 	live bool
 }
 
-// BenchmarkHBaseRoads sends an hour of series, scraped each 15 s, to promtsd on a standalone HBase: on the direct road,
-// on the journal road, and on the journal road at the pace at which cells become what they are with live data. Samples
+// BenchmarkHBaseModes sends an hour of series, scraped each 15 s, to promtsd on a standalone HBase: in write-through
+// mode, in buffered mode, and in buffered mode at the pace at which cells become what they are with live data. Samples
 // are acknowledged when HBase has them, in its memory and its log.
 //
-//	go test ./cmd/promtsd -run '^$' -bench HBaseRoads -benchtime 1x -timeout 1h
-func BenchmarkHBaseRoads(b *testing.B) {
+//	go test ./cmd/promtsd/e2e/bench -run '^$' -bench HBaseModes -benchtime 1x -timeout 1h
+func BenchmarkHBaseModes(b *testing.B) {
 	cluster := hbasetest.Standalone(b, hbasetest.Config{JVM: []string{"-Xmx2g", "-XX:TieredStopAtLevel=4"}})
 	warm := newBenchLoad(b, remotetest.MessageV2, requestSamples, 60)
-	road{"warm-up", requestSamples, 0, false}.measure(b, cluster, warm) // Java compiles what is run often
-	for _, r := range []road{
-		{"direct", 10_000, 0, false},
-		{"journal", 10_000, roadHold, false},
-		{"journal-live", requestSamples, roadHold, true},
+	mode{"warm-up", requestSamples, 0, false}.measure(b, cluster, warm) // Java compiles what is run often
+	for _, r := range []mode{
+		{"write-through", 10_000, 0, false},
+		{"buffered", 10_000, flushInterval, false},
+		{"buffered-live", requestSamples, flushInterval, true},
 	} {
 		load := newBenchLoad(b, remotetest.MessageV2, r.series, 240)
 		b.Run(r.name, func(b *testing.B) {
@@ -50,8 +50,8 @@ func BenchmarkHBaseRoads(b *testing.B) {
 	}
 }
 
-// roadFigures are what a road cost.
-type roadFigures struct {
+// modeFigures are what a mode cost.
+type modeFigures struct {
 	samples, cells float64
 	acknowledged   time.Duration // until the last answer
 	stored         time.Duration // until promtsd had put all away, and ended
@@ -59,7 +59,7 @@ type roadFigures struct {
 	peakRSS        int64
 }
 
-func (f roadFigures) report(b *testing.B) {
+func (f modeFigures) report(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // of starts and pauses, mostly
 	b.ReportMetric(f.samples/f.acknowledged.Seconds(), "samples/s")
 	b.ReportMetric(f.samples/f.stored.Seconds(), "stored-samples/s")
@@ -71,7 +71,7 @@ func (f roadFigures) report(b *testing.B) {
 }
 
 // measure runs promtsd on tables of its own, sends the load, and ends it. All must be there afterwards.
-func (r road) measure(b *testing.B, cluster *hbasetest.Cluster, load benchLoad) (f roadFigures) {
+func (r mode) measure(b *testing.B, cluster *hbasetest.Cluster, load benchLoad) (f modeFigures) {
 	h := promtest.Tables{Cluster: cluster, Name: fmt.Sprintf("road-%s-%d", r.name, time.Now().UnixMilli())}
 	initialise := promtest.PromtsdCommand(b, "init", "--store.url="+h.URL(), "--table.promtsd="+h.SystemTable(),
 		"--table.data="+h.DataTable(), "--table.uid="+h.UIDTable(),
@@ -80,7 +80,7 @@ func (r road) measure(b *testing.B, cluster *hbasetest.Cluster, load benchLoad) 
 		b.Fatalf("promtsd init: %v\n%s", err, out)
 	}
 	p := promtest.StartPromtsd(b, promtest.PromtsdConfig{
-		StoreURL: h.URL(), Args: []string{"--table.promtsd=" + h.SystemTable(), "--write.flush-interval=" + r.hold.String()},
+		StoreURL: h.URL(), Args: []string{"--table.promtsd=" + h.SystemTable(), "--write.flush-interval=" + r.interval.String()},
 	})
 	groups, err := load.prepare()
 	if err != nil {
@@ -117,9 +117,9 @@ type paced struct {
 }
 
 func (p *paced) next() ([]byte, error) {
-	const scrapes = 5 * time.Minute / (scrapeMs * time.Millisecond) // that come within a roadHold
+	const scrapes = 5 * time.Minute / (scrapeMs * time.Millisecond) // that come within a flushInterval
 	p.given++
-	time.Sleep(time.Until(p.began.Add(time.Duration(p.given) * roadHold / scrapes)))
+	time.Sleep(time.Until(p.began.Add(time.Duration(p.given) * flushInterval / scrapes)))
 	return p.benchSource.next()
 }
 

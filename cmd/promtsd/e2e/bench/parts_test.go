@@ -161,7 +161,7 @@ func BenchmarkWrite_WarmCache(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite_Journal is the journal road from a request's body to the acknowledgement, synced to the disk, with the
+// BenchmarkWrite_Journal is buffered mode from a request's body to the acknowledgement, synced to the disk, with the
 // flush of all at the end: 10,000 series every 15 s, in requests of 2,000.
 func BenchmarkWrite_Journal(b *testing.B) {
 	for name, message := range map[string]string{"1.0": remotetest.MessageV1, "2.0": remotetest.MessageV2} {
@@ -241,7 +241,7 @@ func BenchmarkWrite_Journal(b *testing.B) {
 			}
 			reportSamples(b, b.N*requestSamples)
 			b.ReportMetric((answered-began).Seconds()/float64(b.N*requestSamples)*1e6, "CPU-s/M-answered")
-			b.ReportMetric((cpuTime(b)-began).Seconds()/float64(b.N*requestSamples)*1e6, "CPU-s/M-settled")
+			b.ReportMetric((cpuTime(b)-began).Seconds()/float64(b.N*requestSamples)*1e6, "CPU-s/M-idle")
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 )
 
-// benchPatience is how long a receiver may take to settle, and to end.
+// benchPatience is how long a receiver may take to become idle, and to end.
 const benchPatience = 5 * time.Minute
 
 // receiver is a server that is sent samples: a peer of the benchmarks.
@@ -60,7 +60,7 @@ type figures struct {
 	sent     int64         // bytes of bodies
 	elapsed  time.Duration // until the last answer
 	answered time.Duration // CPU until then
-	settled  time.Duration // CPU until the process had nothing left to do and had put all away at its end
+	idle     time.Duration // CPU until the process had nothing left to do and had put all away at its end
 	peakRSS  int64
 	disk     map[string]int64
 
@@ -99,7 +99,7 @@ func (r receiver) measure(b *testing.B, load benchLoad, sources []benchSource) (
 	f.answered = p.Usage().CPU - before.CPU
 	await(p)
 	after := p.StopMeasured(benchPatience)
-	f.settled, f.peakRSS = after.CPU-before.CPU, after.PeakRSS
+	f.idle, f.peakRSS = after.CPU-before.CPU, after.PeakRSS
 	f.samples, f.disk = float64(load.samples()), disk(p)
 
 	began = time.Now()
@@ -117,7 +117,7 @@ func (f figures) report(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // of starts and pauses, mostly
 	b.ReportMetric(f.samples/f.elapsed.Seconds(), "samples/s")
 	b.ReportMetric(f.answered.Seconds()/f.samples*1e6, "CPU-s/M-answered")
-	b.ReportMetric(f.settled.Seconds()/f.samples*1e6, "CPU-s/M-settled")
+	b.ReportMetric(f.idle.Seconds()/f.samples*1e6, "CPU-s/M-idle")
 	b.ReportMetric(float64(f.peakRSS)/(1<<20), "peak-MiB")
 	b.ReportMetric(float64(f.sent)/f.samples, "sent-B/sample")
 	total := 0.0
@@ -156,7 +156,7 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
-// BenchmarkRest sends a day of 10,000 series to promtsd, and finds what it takes on the disk once all is settled. The
+// BenchmarkRest sends a day of 10,000 series to promtsd, and finds what it takes on the disk once it is idle. The
 // requests are made beside, so that samples/s counts that, too. Of rest-B/sample, drawn-B/sample is the part that is
 // random in the data itself, names, keys and the first sample of each row not counted: less would be loss. It is mostly
 // that of the floats of all digits, an eighth of the series; so there is a day with decimals in their place, too.

@@ -80,11 +80,11 @@ func (t *tally) String() string {
 // sample is a sender's sample: a value of any bits, and the labels of its series.
 func (c *Crowd) sample(sender, n int) (request.Sample, []prompb.Label) {
 	random := rand.New(rand.NewPCG(uint64(sender), uint64(n)))
-	lane := n % crowdSamples
+	series := n % crowdSamples
 	p := request.Sample{T: c.start + int64(n)*crowdIntervalMs, V: math.Float64frombits(random.Uint64())}
 	return p, []prompb.Label{
-		{Name: "__name__", Value: "crowd_" + strconv.Itoa(lane%2)},
-		{Name: "lane", Value: strconv.Itoa(lane)},
+		{Name: "__name__", Value: "crowd_" + strconv.Itoa(series%2)},
+		{Name: "series", Value: strconv.Itoa(series)},
 		{Name: "run", Value: strconv.Itoa(n / crowdSamples / crowdRun)},
 		{Name: "sender", Value: strconv.Itoa(sender)},
 	}
@@ -149,7 +149,7 @@ func (c *Crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		if c.judge(sender, message, res, err, took) {
+		if c.note(sender, message, res, err, took) {
 			return true
 		}
 		if err == nil && res.StatusCode/100 == 4 {
@@ -160,8 +160,8 @@ func (c *Crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
 	return false
 }
 
-// judge takes note of the outcome of a request, and reports whether it was acknowledged.
-func (c *Crowd) judge(sender int, message string, res *http.Response, err error, took time.Duration) bool {
+// note takes note of the outcome of a request, and reports whether it was acknowledged.
+func (c *Crowd) note(sender int, message string, res *http.Response, err error, took time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

@@ -162,10 +162,10 @@ func TestHBaseHold_EachSeesWhatTheOtherHolds(t *testing.T) {
 	crowd.AssertTakenOver(t, both, before[0])
 }
 
-// TestHBaseHold_LeasesAreJudgedByTheirOwnTime runs two promtsd with very different leases: the one with the long lease
+// TestHBaseHold_LeasesHaveTheirOwnTTL runs two promtsd with very different leases: the one with the long lease
 // shows a sign of life every few seconds only, and is not taken for dead by the other. When both have ended no lease is
 // left, nor an entry.
-func TestHBaseHold_LeasesAreJudgedByTheirOwnTime(t *testing.T) {
+func TestHBaseHold_LeasesHaveTheirOwnTTL(t *testing.T) {
 	h := promtest.NewTables(t, "hold_unequal")
 	h.Init(t)
 	long, short := h.Serve(t, "--write.lease-ttl=20s"), h.Serve(t, "--write.lease-ttl=1s")

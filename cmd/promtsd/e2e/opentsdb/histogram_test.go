@@ -21,9 +21,9 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
-// histogramsBeside are native histograms for each series, at times where it has no samples, and by a series of their
+// histogramsOf are native histograms for each series, at times where it has no samples, and by a series of their
 // own.
-func histogramsBeside(series []remotetest.Series) (all []prompb.TimeSeries) {
+func histogramsOf(series []remotetest.Series) (all []prompb.TimeSeries) {
 	add := func(ls []prompb.Label, samples []request.Sample, shift int64) {
 		ts := prompb.TimeSeries{Labels: ls}
 		for i, s := range samples {
@@ -114,7 +114,7 @@ func TestOpenTSDB_PassesOverHistograms(t *testing.T) {
 	h.Init(t)
 	promtsd, want := h.Serve(t), remotetest.Model{}
 	series := pointsSeries(history())
-	histograms := histogramsBeside(series)
+	histograms := histogramsOf(series)
 	mustFlush(t, promtsd, want, some(series, func(n int) bool { return n < 100 }))
 	writeHistograms(t, promtsd, histograms)
 	mustFlush(t, promtsd, want, some(series, func(n int) bool { return n >= 100 }))

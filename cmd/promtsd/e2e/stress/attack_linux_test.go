@@ -91,13 +91,13 @@ func (r *stressRun) none(err error) {
 }
 
 // problems are what was wrong with the answers. beside others the one that has to come need not.
-func (r *stressRun) problems(beside bool) (list []string) {
+func (r *stressRun) problems(mixed bool) (list []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.odd) > 0 {
 		list = append(list, fmt.Sprintf("%d answers of %s are none of %q, such as %s", len(r.odd), r.name, r.want, r.odd[0]))
 	}
-	if len(r.want) > 0 && !r.seen && !beside {
+	if len(r.want) > 0 && !r.seen && !mixed {
 		list = append(list, fmt.Sprintf("no answer was %q, but %v", r.want[0], r.met))
 	}
 	return list

@@ -42,7 +42,7 @@ const (
 )
 
 // stress is promtsd under a memory limit, asked by strangers for all that could kill or stall it: each attack for a
-// moment by itself, then several at a time that a seed draws. Honest senders and readers go on beside them, and judge
+// moment by itself, then several at a time that a seed draws. Honest senders and readers go on beside them, and check
 // it.
 type stress struct {
 	t       *testing.T
@@ -81,7 +81,7 @@ func TestStress(t *testing.T) {
 	t.Logf("%d series of the honest were written in %v", stressSenders*stressSeries,
 		time.Since(begun).Round(time.Millisecond))
 	stop := x.honest.begin()
-	x.settle()
+	x.awaitQuiet()
 
 	random := rand.New(rand.NewPCG(*stressSeed, 0))
 	long := max(stressLeast, *stressFor/200)
@@ -98,7 +98,7 @@ func TestStress(t *testing.T) {
 	}
 	stop()
 	x.honest.readBack()
-	x.verdict()
+	x.report()
 }
 
 func chosenAttacks(names string) (chosen []*stressAttack, err error) {
@@ -117,8 +117,8 @@ func chosenAttacks(names string) (chosen []*stressAttack, err error) {
 	return chosen, nil
 }
 
-// settle waits until all is quiet, and notes how that is.
-func (x *stress) settle() {
+// awaitQuiet waits until all is quiet, and notes how that is.
+func (x *stress) awaitQuiet() {
 	promtest.Until(x.t, "promtsd is measured", func(ctx context.Context) (err error) {
 		x.born, err = promtest.Metric(ctx, x.promtsd.URL(), "process_start_time_seconds")
 		return err
@@ -232,7 +232,7 @@ func (x *stress) problem(format string, args ...any) {
 	x.problems = append(x.problems, fmt.Sprintf(format, args...))
 }
 
-func (x *stress) verdict() {
+func (x *stress) report() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, p := range x.problems {

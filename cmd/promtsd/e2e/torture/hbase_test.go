@@ -36,7 +36,7 @@ func TestTorture_HBase(t *testing.T) {
 	}
 	c := &tortureCluster{hbase: hbasetest.Distributed(t, hbasetest.Config{})}
 	c.torture = newTorture(t, slices.Concat(promtsdInjectors(), c.injectors()))
-	c.settle = c.await
+	c.recovered = c.await
 	var err error
 	c.admin, err = client.New(client.Config{ZooKeeper: []string{c.hbase.ZK()}, ZNode: c.hbase.ZNode()})
 	if err != nil {

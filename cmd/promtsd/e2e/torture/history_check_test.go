@@ -14,7 +14,7 @@ func TestTortureHistory_FindsWhatIsWrong(t *testing.T) {
 	g := group{sender: 1, era: 2}
 	a, b := h.add(g, labels("a")), h.add(g, labels("b"))
 	h.add(group{sender: 1, era: 3}, labels("other"))
-	beside := h.add(group{sender: 1, era: 2, content: ofExemplars}, labels("a"))
+	exemplars := h.add(group{sender: 1, era: 2, content: ofExemplars}, labels("a"))
 	send := func(acknowledged bool, writes ...write) {
 		h.sending(writes)
 		if acknowledged {
@@ -24,7 +24,7 @@ func TestTortureHistory_FindsWhatIsWrong(t *testing.T) {
 	send(true, write{a, 10, 1}, write{a, 20, 1}, write{b, 10, 7})
 	send(true, write{a, 20, 2})
 	send(false, write{a, 30, 3}) // no answer
-	send(true, write{beside, 10, 8})
+	send(true, write{exemplars, 10, 8})
 	begun := h.now()
 	send(true, write{a, 20, 4}, write{a, 40, 4}) // while the reader waits
 	ended := h.now()
@@ -74,7 +74,7 @@ func TestTortureHistory_FindsWhatIsWrong(t *testing.T) {
 	for want, points := range map[string][]reported{
 		"": {{10, 8}}, "loss: ": {}, "at 10: ghost: 1, ": {{10, 1}}, // which is a sample
 	} {
-		r := reading{group: beside.group, maxt: 100, begun: begun, ended: ended, whole: true}
+		r := reading{group: exemplars.group, maxt: 100, begun: begun, ended: ended, whole: true}
 		r.series = map[string][]reported{`{__name__="a"}`: points}
 		got := h.check(r)
 		if len(got) != min(len(want), 1) || len(got) == 1 && !strings.Contains(got[0], want) {

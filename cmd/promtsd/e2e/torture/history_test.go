@@ -156,7 +156,7 @@ func (h *tortureHistory) check(r reading) (problems []string) {
 			if i > 0 && p.t <= points[i-1].t {
 				problems = append(problems, fmt.Sprintf("order: %s has %d after %d", name, p.t, points[i-1].t))
 			}
-			if fault := c.judge(p, r); fault != "" {
+			if fault := c.check(p, r); fault != "" {
 				problems = append(problems, fmt.Sprintf("%s at %d: %s", name, p.t, fault))
 			}
 		}
@@ -179,8 +179,8 @@ func (h *tortureHistory) check(r reading) (problems []string) {
 	return problems
 }
 
-// judge says what is wrong with a point of an answer, nothing if it may be so.
-func (c *chronicle) judge(p reported, r reading) string {
+// check says what is wrong with a point of an answer, nothing if it may be so.
+func (c *chronicle) check(p reported, r reading) string {
 	claims := c.points[p.t]
 	if p.t < r.mint || p.t > r.maxt {
 		return fmt.Sprintf("ghost: out of the range from %d to %d", r.mint, r.maxt)

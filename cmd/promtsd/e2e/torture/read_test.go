@@ -23,14 +23,14 @@ import (
 type tortureAccess string
 
 const (
-	accessSamples tortureAccess = "remote read, samples"
-	accessChunks  tortureAccess = "remote read, streamed"
-	accessPromQL  tortureAccess = "PromQL"
-	accessBeside  tortureAccess = "what stands beside samples"
+	accessSamples     tortureAccess = "remote read, samples"
+	accessChunks      tortureAccess = "remote read, streamed"
+	accessPromQL      tortureAccess = "PromQL"
+	accessAnnotations tortureAccess = "exemplars and metadata"
 )
 
 var accesses = map[content][]tortureAccess{
-	ofSamples: {accessSamples, accessChunks, accessPromQL}, ofExemplars: {accessBeside}, ofMetadata: {accessBeside},
+	ofSamples: {accessSamples, accessChunks, accessPromQL}, ofExemplars: {accessAnnotations}, ofMetadata: {accessAnnotations},
 }
 
 // errNotWhole says that an answer came with a warning.

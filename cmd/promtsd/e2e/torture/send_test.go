@@ -47,8 +47,8 @@ type tortureSender struct {
 	value  float64
 	// A write whose answer was lost may take effect as long as the node lives that it was sent to; until then nothing
 	// else is written at its time. By series and time: how many lives have to have ended.
-	unsure map[*chronicle]map[int64]int
-	beside map[*chronicle]*chronicle // exemplars and metadata of series
+	unsure      map[*chronicle]map[int64]int
+	annotations map[*chronicle]*chronicle // exemplars and metadata of series
 }
 
 // contents are what senders of a kind send.
@@ -68,7 +68,7 @@ func (s *tortureSender) begin(era int) {
 	// So long ago that no step of a clock makes it the future, and so long that hours end while the sender writes.
 	s.start = time.Now().Add(-3*time.Hour - time.Duration(s.random.Int64N(int64(30*time.Hour)))).UnixMilli()
 	s.step = 500 + s.random.Int64N(15_000)
-	s.series, s.beside = nil, map[*chronicle]*chronicle{}
+	s.series, s.annotations = nil, map[*chronicle]*chronicle{}
 	names := []string{"torture_a", "torture_b", "torture_ü"}
 	if s.kind == overOTLP {
 		names[2] = "torture_c" // by default names are escaped on this way
@@ -79,12 +79,12 @@ func (s *tortureSender) begin(era int) {
 	for n := range 6 {
 		c := s.add(names[n%len(names)], n)
 		if s.kind == ordered {
-			s.beside[c] = s.history.add(group{s.sender, era, ofExemplars}, c.labels)
+			s.annotations[c] = s.history.add(group{s.sender, era, ofExemplars}, c.labels)
 		}
 	}
 	if s.kind == conflicting {
 		family := fmt.Sprintf("torture_family_%d_%d", s.sender, era)
-		s.beside[s.add(family, 6)] = s.history.add(group{s.sender, era, ofMetadata},
+		s.annotations[s.add(family, 6)] = s.history.add(group{s.sender, era, ofMetadata},
 			[]prompb.Label{{Name: "__name__", Value: family}})
 	}
 }
@@ -129,7 +129,7 @@ func (s *tortureSender) request() (writes []write) {
 					point(c, t)
 				}
 			}
-			if family := s.beside[c]; family != nil && len(writes) > before && !s.mayYetCome(family, 0) {
+			if family := s.annotations[c]; family != nil && len(writes) > before && !s.mayYetCome(family, 0) {
 				point(family, 0)
 			}
 		}
@@ -143,7 +143,7 @@ func (s *tortureSender) request() (writes []write) {
 			for n := range 2 {
 				point(c, s.start+int64(s.turn*2+n)*s.step)
 			}
-			if exemplars := s.beside[c]; exemplars != nil && s.random.IntN(4) == 0 {
+			if exemplars := s.annotations[c]; exemplars != nil && s.random.IntN(4) == 0 {
 				point(exemplars, s.start+int64(s.turn*2)*s.step)
 			}
 		}
@@ -195,7 +195,7 @@ func (s *tortureSender) deliver(ctx context.Context, writes []write) bool {
 		switch {
 		case err != nil:
 			s.counts.add("no answer", 1)
-			s.doubt(node, writes)
+			s.noteUnknown(node, writes)
 		case status/100 == 2:
 			return true
 		case status/100 == 4 && status != http.StatusTooManyRequests:
@@ -210,8 +210,8 @@ func (s *tortureSender) deliver(ctx context.Context, writes []write) bool {
 	return false
 }
 
-// doubt notes that a request may take effect at any time while its node lives.
-func (s *tortureSender) doubt(node *tortureNode, writes []write) {
+// noteUnknown notes that a request may take effect at any time while its node lives.
+func (s *tortureSender) noteUnknown(node *tortureNode, writes []write) {
 	if s.kind != conflicting {
 		return // it writes nothing else at the same times
 	}

@@ -54,7 +54,7 @@ type torture struct {
 	nodes     []*tortureNode
 	injectors []faultInjector
 	started   time.Time
-	settle    func() // waits until the store itself is well again; nil: it always is
+	recovered func() // waits until the store itself is well again; nil: it always is
 
 	senders []*tortureSender
 	enough  atomic.Bool
@@ -253,12 +253,12 @@ func (x *torture) round(name string, faults []fault) {
 		e.do()
 	}
 	x.aside.Wait()
-	if x.settle != nil {
-		x.settle()
+	if x.recovered != nil {
+		x.recovered()
 		t.Logf("%s: the store is well after %v", name, time.Since(begun).Round(10*time.Millisecond))
 	}
 	x.recover(name)
-	x.verdict()
+	x.failIfWrong()
 }
 
 // background runs a part of a fault that takes its time.
@@ -306,7 +306,7 @@ func (x *torture) recover(what string) {
 func (x *torture) until(begun time.Time, after, what string, cond func(ctx context.Context) error) {
 	x.t.Helper()
 	if !x.await(begun, after, what, cond) {
-		x.verdict()
+		x.failIfWrong()
 	}
 }
 
@@ -359,7 +359,7 @@ func (x *torture) readBack(era int) {
 		})
 	}
 	reads.Wait()
-	x.verdict()
+	x.failIfWrong()
 	x.t.Logf("all was read back in %v", time.Since(begun).Round(10*time.Millisecond))
 }
 
@@ -384,8 +384,8 @@ func (x *torture) problem(format string, args ...any) {
 	x.problems = append(x.problems, fmt.Sprintf(format, args...))
 }
 
-// verdict ends the test if anything was wrong so far.
-func (x *torture) verdict() {
+// failIfWrong ends the test if anything was wrong so far.
+func (x *torture) failIfWrong() {
 	x.t.Helper()
 	for _, d := range x.nodes {
 		deaths, crashes := d.inspect()
