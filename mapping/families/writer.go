@@ -198,18 +198,25 @@ func (w *Writer) replace(b *store.Batch, old *family, name string, n int, s *sen
 	if s.families == senderFamilies || s.bytes+n > senderBytes {
 		return nil, fmt.Errorf("%w: a sender may bring %d families and %d bytes", ErrLimited, senderFamilies, senderBytes)
 	}
-	full := func() bool { return len(w.known) >= maxFamilies || w.bytes+n > maxBytes }
-	for e := w.quiet.Front(); e != nil && full(); e = w.quiet.Front() {
-		gone := e.Value.(*family)
-		w.leave(gone)
-		b.Delete(w.table, rowKey(gone.name), catalog.FamilySystem, emptyQualifier, now-1) // not what is put of it from now on
+	var gone []*family // quiet ones, to make room
+	families, bytes := len(w.known), w.bytes
+	full := func() bool { return families >= maxFamilies || bytes+n > maxBytes }
+	for e := w.quiet.Front(); e != nil && full(); e = e.Next() {
+		f := e.Value.(*family)
+		gone = append(gone, f)
+		families, bytes = families-1, bytes-f.bytes
 	}
 	if full() {
-		return nil, fmt.Errorf("%w: %d families with %d bytes are stored, and said within %v", ErrLimited, len(w.known),
-			w.bytes, quietAfter)
+		return nil, fmt.Errorf("%w: %d families with %d bytes are stored, and said within %v", ErrLimited, families, bytes,
+			quietAfter)
 	}
 	if !s.written.AllowN(time.UnixMilli(now), n) {
 		return nil, fmt.Errorf("%w: a sender may bring %d bytes in %v", ErrLimited, maxBytes, knownFor)
+	}
+	for _, f := range gone {
+		w.leave(f)
+		// With this timestamp it does not delete what is put of the family from now on.
+		b.Delete(w.table, rowKey(f.name), catalog.FamilySystem, emptyQualifier, now-1)
 	}
 	f = &family{name: name, bytes: n, at: now}
 	w.enter(f)
