@@ -41,9 +41,9 @@ type bench struct {
 	batch    store.Batch
 
 	// Of a store in another process:
-	settle func()               // is called when all is written
-	used   func() time.Duration // time of all processors that have to do with reading
-	warmUp time.Duration        // before what is measured: it becomes faster at first
+	compact func()               // is called when all is written
+	used    func() time.Duration // time of all processors that have to do with reading
+	warmUp  time.Duration        // before what is measured: it becomes faster at first
 }
 
 // newBench is one on the embedded store.
@@ -63,7 +63,7 @@ func newBench(b *testing.B) *bench {
 func newBenchOn(b testing.TB, st store.Store, asked map[string]string) *bench {
 	b.Helper()
 	b.Cleanup(func() { st.Close() })
-	f := &bench{store: st, settle: func() {}, used: processorTime}
+	f := &bench{store: st, compact: func() {}, used: processorTime}
 	var err error
 	if f.settings, _, err = catalog.Init(b.Context(), st, "promtsd", asked); err != nil {
 		b.Fatal(err)
@@ -354,7 +354,7 @@ func (f *bench) costs(b *testing.B) {
 	}
 	slices.SortFunc(keys, bytes.Compare)
 	f.flush(b)
-	f.settle()
+	f.compact()
 	data, columns := f.settings.Tables.Data, []store.Column{{Family: catalog.FamilyData}}
 	all := []store.Range{{Start: keys[0], Stop: append(slices.Clone(keys[series-1]), 0)}}
 	get := func(rows [][]byte) iter.Seq2[store.Row, error] {

@@ -21,7 +21,7 @@ func newHBaseBench(b *testing.B, asked map[string]string) *bench {
 	b.Helper()
 	cluster := hbasetest.Standalone(b, hbasetest.Config{JVM: []string{"-Xmx2g", "-XX:TieredStopAtLevel=4"}})
 	f := newBenchOn(b, openHBase(b, cluster), asked)
-	f.settle = func() { flushHBase(b, cluster, f.settings.Tables.Data) }
+	f.compact = func() { flushHBase(b, cluster, f.settings.Tables.Data) }
 	f.used = func() time.Duration { return processorTime() + cluster.RegionServers()[0].CPU() }
 	f.warmUp = 30 * time.Second
 	return f
@@ -130,7 +130,7 @@ func BenchmarkHBaseSelect(b *testing.B) {
 	f := newHBaseBench(b, map[string]string{"salt.width": "1", "salt.buckets": "4"})
 	f.writeDay(b)
 	q := f.querier(b, true, func(c *query.Config) { c.Costs = query.HBaseCosts() })
-	f.settle()
+	f.compact()
 	name := matcher(labels.MatchEqual, "__name__", "requests_total")
 	shapes := []struct {
 		name          string

@@ -70,7 +70,7 @@ func genWrite(rt *rapid.T, genTime *rapid.Generator[int64]) (ls labels.Labels, s
 	return ls, samples
 }
 
-func TestSelect_ByEachPlanAndRoadAnswersAsBruteForce(t *testing.T) {
+func TestSelect_ByEachPlanAndAccessPathAnswersAsBruteForce(t *testing.T) {
 	for name, asked := range schemas {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) { checkPlans(t, rt, newDatabase(t, storetest.NewMem(), asked)) })
@@ -112,13 +112,13 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 			rt.Fatal(err)
 		}
 	}
-	settle := func(c *query.Config) {
+	configure := func(c *query.Config) {
 		c.Buffer = holding.appender
 		c.Concurrency = rapid.SampledFrom([]int{1, 2, 8}).Draw(rt, "concurrency")
 	}
 	paths := map[string]*database{
-		"memory": db.remembering(t, settle),
-		"store":  db.withQuerier(db.store, settle),
+		"memory": db.remembering(t, configure),
+		"store":  db.withQuerier(db.store, configure),
 	}
 	for range 4 {
 		points := rapid.SampledFrom([]int{0, 5, 8 << 20}).Draw(rt, "points of a block")

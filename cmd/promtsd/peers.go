@@ -89,7 +89,7 @@ type peerServer struct {
 func (f *peerFlags) open(webConfig string, registerer prometheus.Registerer, logger *slog.Logger) (_ *peerServer,
 	err error) {
 	p := &peerServer{
-		logger: logger.With("listener", "peer"), config: f.webConfig, starting: "starting " + rand.Text(),
+		logger: logger, config: f.webConfig, starting: "starting " + rand.Text(),
 	}
 	if p.config == "" {
 		p.config = webConfig

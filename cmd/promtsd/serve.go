@@ -207,7 +207,7 @@ func (f *serveFlags) serve(ctx context.Context, env environment) (err error) {
 
 // serveStore opens the store and serves it until ctx ends, or the store fails.
 func (f *serveFlags) serveStore(ctx context.Context, l *listener, o opened) (err error) {
-	o.store, err = f.store.openReporting(ctx, o.logger, o.registry, func(why error) {
+	o.store, err = f.store.openReporting(ctx, o.log("store"), o.registry, func(why error) {
 		if why == nil {
 			why = errStarting
 		}
@@ -259,11 +259,14 @@ type opened struct {
 	settings  catalog.Settings
 }
 
+// log is the logger of a part.
+func (o opened) log(component string) *slog.Logger { return o.logger.With("component", component) }
+
 // serveParts builds the parts bottom up, and serves until ctx ends.
 func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err error) {
 	uids, err := uid.New(uid.Config{
 		Store: o.store, Table: o.settings.Tables.UID, Schema: o.settings.Schema, Names: o.settings.Names,
-		CacheEntries: f.cacheNames, Limits: f.newNames, Registerer: o.registry, Logger: o.logger,
+		CacheEntries: f.cacheNames, Limits: f.newNames, Registerer: o.registry, Logger: o.log("uid"),
 	})
 	if err != nil {
 		return err
@@ -272,20 +275,20 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	var peers *peerServer
 	address := ""
 	if !f.store.embedded() {
-		if peers, err = f.peers.open(*f.web.WebConfigFile, o.registry, o.logger); err != nil {
+		if peers, err = f.peers.open(*f.web.WebConfigFile, o.registry, o.log("peer")); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, peers.close()) }()
 		address = peers.url
 	}
 	memory, err := f.memory(index.MemoryConfig{
-		Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.logger,
+		Store: o.store, Settings: o.settings, Registerer: o.registry, Logger: o.log("index"),
 	})
 	if err != nil {
 		return err
 	}
 	appender, err := f.appender(address, ingest.Config{
-		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.logger, Now: f.store.host.now,
+		Store: o.store, Settings: o.settings, UIDs: uids, Registerer: o.registry, Logger: o.log("ingest"), Now: f.store.host.now,
 		Apply: memory.Apply, Writable: o.condition.Writable,
 	})
 	if err != nil {
@@ -297,12 +300,12 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 			return journal.Leases(ctx, o.store, o.settings.Tables)
 		})
 	}
-	quarantine, err := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.logger)
+	quarantine, err := journal.NewQuarantine(o.store, o.settings.Tables, o.registry, o.log("journal"))
 	if err != nil {
 		return err
 	}
 	querier, err := query.New(query.Config{
-		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.logger,
+		Store: o.store, Settings: o.settings, MaxSeries: f.maxSeries, Registerer: o.registry, Logger: o.log("query"),
 		Index:  index.NewReader(index.Config{Store: o.store, Settings: o.settings, UIDs: uids, Memory: memory}),
 		Buffer: buffer, Missing: quarantine.Missing, Concurrency: f.concurrency, Costs: f.costs(),
 	})
@@ -317,7 +320,7 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 	handler, err := adapter.New(adapter.Config{
 		Appender: appender, Querier: querier, NewFinder: appender.NewFinder,
 		Write: adapter.WriteLimits{MaxBodyBytes: int(f.maxBody), MaxInFlightBytes: int(f.maxInFlight)},
-		Read:  f.read, Memory: queries, Registerer: o.registry, Gatherer: o.registry, Logger: o.logger,
+		Read:  f.read, Memory: queries, Registerer: o.registry, Gatherer: o.registry, Logger: o.log("adapter"),
 		Version:  version.Version,
 		Profiles: f.profiles,
 		Healthy:  o.condition.healthy,
@@ -327,7 +330,7 @@ func (f *serveFlags) serveParts(ctx context.Context, l *listener, o opened) (err
 		return err
 	}
 	otlp := promstore.Appendable{Appender: appender, MaxBytes: 2 * int(f.maxBody)}
-	promql, err := f.promql.handler(querier, otlp, f.parsed(), o.registry, o.logger)
+	promql, err := f.promql.handler(querier, otlp, f.parsed(), o.registry, o.log("api"))
 	if err != nil {
 		return err
 	}

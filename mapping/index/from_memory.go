@@ -62,7 +62,7 @@ func (s *selection) intersect(ctx context.Context) (postings.Candidates, error) 
 // passing is the condition of a test whose passing values are all known.
 func (t *tagTest) passing() postings.AnyOf {
 	c := postings.AnyOf{Keys: t.keys}
-	for value, passes := range t.verdicts {
+	for value, passes := range t.matched {
 		if passes {
 			c.Values = append(c.Values, value)
 		}

@@ -29,9 +29,9 @@ type tagTest struct {
 	keys     []mapping.UID
 	matchers []*labels.Matcher
 	absent   bool                 // what to say of a series without this tag
-	closed   bool                 // verdicts lists all tagvs that pass: any other fails
+	closed   bool                 // matched lists all tagvs that match: any other fails
 	complete bool                 // they do so for the series in memory: any other need not pass
-	verdicts map[mapping.UID]bool // by tagv
+	matched  map[mapping.UID]bool // by tagv
 }
 
 // newPredicate returns nil, without an error, if no series can match. metrics lists the UIDs of all metrics that there
@@ -62,7 +62,7 @@ func (r *Reader) newPredicate(
 		return nil, err
 	}
 	for i, key := range keys {
-		t := &tagTest{keys: keyUIDs[i], matchers: byLabel[key.Text], verdicts: map[mapping.UID]bool{}}
+		t := &tagTest{keys: keyUIDs[i], matchers: byLabel[key.Text], matched: map[mapping.UID]bool{}}
 		t.absent = matchesAll(t.matchers, "")
 		if len(t.keys) == 0 || key.Text == mapping.NoTagk {
 			if !t.absent {
@@ -73,7 +73,7 @@ func (r *Reader) newPredicate(
 		if err := t.closeByValues(ctx, p.uids); err != nil {
 			return nil, err
 		}
-		if t.closed && len(t.verdicts) == 0 && !t.absent {
+		if t.closed && len(t.matched) == 0 && !t.absent {
 			return nil, nil // no series has one of these values
 		}
 		p.tags = append(p.tags, t)
@@ -103,7 +103,7 @@ func listed(m *labels.Matcher) ([]string, bool) {
 	}
 }
 
-// closeByValues settles the test by UIDs alone if one of its matchers lists its values.
+// closeByValues decides the test by UIDs alone if one of its matchers lists its values.
 func (t *tagTest) closeByValues(ctx context.Context, uids *uid.Registry) error {
 	for _, m := range t.matchers {
 		values, ok := listed(m)
@@ -122,7 +122,7 @@ func (t *tagTest) closeByValues(ctx context.Context, uids *uid.Registry) error {
 		}
 		for _, us := range found {
 			for _, u := range us {
-				t.verdicts[u] = true
+				t.matched[u] = true
 			}
 		}
 		t.closed = true
@@ -246,7 +246,7 @@ func (p *predicate) match(ctx context.Context, page []byte, ends []int) ([][]byt
 	return p.matched, nil
 }
 
-// test makes sure that every tagv of the page that a test has to know has a verdict.
+// test makes sure that every tagv of the page that a test has to know is matched.
 func (p *predicate) test(ctx context.Context, page []byte, ends []int) error {
 	var values []mapping.UID
 	for _, t := range p.tags {
@@ -258,8 +258,8 @@ func (p *predicate) test(ctx context.Context, page []byte, ends []int) error {
 		for _, end := range ends {
 			value := t.value(p.schema, page[start:end])
 			start = end
-			if _, tested := t.verdicts[value]; !tested && value != 0 {
-				t.verdicts[value] = false // and once is enough
+			if _, tested := t.matched[value]; !tested && value != 0 {
+				t.matched[value] = false // and once is enough
 				values = append(values, value)
 			}
 		}
@@ -270,7 +270,7 @@ func (p *predicate) test(ctx context.Context, page []byte, ends []int) error {
 	return nil
 }
 
-// test gives verdicts on tagvs, by their texts.
+// test matches tagvs, by their texts.
 func (t *tagTest) test(ctx context.Context, uids *uid.Registry, values []mapping.UID) error {
 	ids := make([]uid.ID, len(values))
 	for i, v := range values {
@@ -281,7 +281,7 @@ func (t *tagTest) test(ctx context.Context, uids *uid.Registry, values []mapping
 		return err
 	}
 	for i, text := range texts {
-		t.verdicts[values[i]] = text.OK && matchesAll(t.matchers, text.Text)
+		t.matched[values[i]] = text.OK && matchesAll(t.matchers, text.Text)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (p *predicate) passes(tsuid []byte) bool {
 	}
 	for _, t := range p.tags {
 		value := t.value(p.schema, tsuid)
-		if value == 0 && !t.absent || value != 0 && !t.verdicts[value] {
+		if value == 0 && !t.absent || value != 0 && !t.matched[value] {
 			return false
 		}
 	}

@@ -71,7 +71,7 @@ func appendBase(dst []byte, base uint32) []byte {
 func (p *predicate) mayPass(tsuid []byte) bool {
 	for _, t := range p.tags {
 		value := t.value(p.schema, tsuid)
-		if value == 0 && !t.absent || value != 0 && t.closed && !t.verdicts[value] {
+		if value == 0 && !t.absent || value != 0 && t.closed && !t.matched[value] {
 			return false
 		}
 	}
@@ -90,7 +90,7 @@ const maxRegexpValues = 256
 func (p *predicate) rowRegexp() string {
 	var wanted []*tagTest
 	for _, t := range p.tags {
-		if !t.absent && len(t.keys) == 1 && (!t.closed || len(t.verdicts) <= maxRegexpValues) {
+		if !t.absent && len(t.keys) == 1 && (!t.closed || len(t.matched) <= maxRegexpValues) {
 			wanted = append(wanted, t)
 		}
 	}
@@ -109,7 +109,7 @@ func (p *predicate) rowRegexp() string {
 			continue
 		}
 		var values []mapping.UID
-		for v := range t.verdicts {
+		for v := range t.matched {
 			values = append(values, v)
 		}
 		b.WriteString("(?:")

@@ -15,16 +15,16 @@ func TestRowRegexp_IsAsDrawn(t *testing.T) {
 	plain := mapping.DefaultSchema()
 	salted := mapping.Schema{MetricWidth: 2, TagkWidth: 1, TagvWidth: 4, SaltWidth: 1, SaltBuckets: 6}
 	test := func(key mapping.UID, values ...mapping.UID) *tagTest {
-		t := &tagTest{keys: []mapping.UID{key}, verdicts: map[mapping.UID]bool{}, closed: values != nil}
+		t := &tagTest{keys: []mapping.UID{key}, matched: map[mapping.UID]bool{}, closed: values != nil}
 		for _, v := range values {
-			t.verdicts[v] = true
+			t.matched[v] = true
 		}
 		return t
 	}
 	absent, two, many := test(1, 1), test(1, 1), test(1)
 	absent.absent, two.keys, many.closed = true, []mapping.UID{1, 2}, true
 	for v := range mapping.UID(maxRegexpValues + 1) {
-		many.verdicts[v] = true
+		many.matched[v] = true
 	}
 	for _, c := range []struct {
 		schema mapping.Schema
@@ -71,7 +71,7 @@ func TestRowRegexp_MatchesWhatMatchKeeps(t *testing.T) {
 		for range rapid.IntRange(1, 3).Draw(t, "tests") {
 			test := &tagTest{
 				absent: rapid.IntRange(0, 3).Draw(t, "absent") == 0, closed: rapid.Bool().Draw(t, "closed"),
-				verdicts: map[mapping.UID]bool{},
+				matched: map[mapping.UID]bool{},
 			}
 			for range rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "keys") {
 				if key := genUID(s, mapping.Tagk).Draw(t, "key"); !taken[key] {
@@ -80,7 +80,7 @@ func TestRowRegexp_MatchesWhatMatchKeeps(t *testing.T) {
 			}
 			if test.closed {
 				for _, v := range rapid.SliceOfN(genUID(s, mapping.Tagv), 1, 4).Draw(t, "values") {
-					test.verdicts[v] = true
+					test.matched[v] = true
 				}
 			}
 			if len(test.keys) > 0 {
