@@ -38,13 +38,13 @@ func TestSelect_TakesMemoryForHeldRowsBeforeItCopiesThem(t *testing.T) {
 	}
 	stored := newDatabase(t, storetest.NewMem(), nil)
 	stored.fill(t, 500, 1, 1)
-	db := stored.withQuerier(stored.store, func(c *query.Config) { c.Buffer = holder })
+	db := stored.withQuerier(stored.Store, func(c *query.Config) { c.Buffer = holder })
 	const size = 18 << 20 // of all rows
 	ask := func(b *budget.Budget) error {
 		a := b.Open()
 		defer a.Close()
 		ctx := budget.NewContext(t.Context(), a)
-		set, err := db.querier.Select(ctx, start, start+4000, false, named("m"))
+		set, err := db.Querier.Select(ctx, start, start+4000, false, named("m"))
 		if err != nil {
 			return err
 		}

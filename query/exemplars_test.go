@@ -32,7 +32,7 @@ func (db *database) writeExemplars(t testing.TB, ls labels.Labels, all ...exempl
 	for _, e := range all {
 		req.Exemplars = append(req.Exemplars, request.Exemplar{T: e.Ts, V: e.Value, Labels: labelBytes(e.Labels)})
 	}
-	result, err := db.appender.Append(t.Context(), &req)
+	result, err := db.Appender.Append(t.Context(), &req)
 	if err != nil || result.Exemplars.Written != len(all) {
 		t.Fatalf("wrote %+v, %v, want %d exemplars", result, err, len(all))
 	}
@@ -127,8 +127,8 @@ func TestExemplars_FindsWhatMatches(t *testing.T) {
 		}
 		slices.SortFunc(want, func(a, b exemplar.QueryResult) int { return labels.Compare(a.SeriesLabels, b.SeriesLabels) })
 		for plan := range query.Methods {
-			db.querier.ForceMethod(plan)
-			got, err := db.querier.Exemplars(t.Context(), mint, maxt, selectors...)
+			db.Querier.ForceMethod(plan)
+			got, err := db.Querier.Exemplars(t.Context(), mint, maxt, selectors...)
 			if err != nil || !slices.Equal(exemplarTexts(got), exemplarTexts(want)) {
 				rt.Fatalf("%s: %v, %d..%d: %v\n got %q\nwant %q", plan, selectors, mint, maxt, err, exemplarTexts(got),
 					exemplarTexts(want))
@@ -144,21 +144,21 @@ func TestExemplars_AreBounded(t *testing.T) {
 			exemplar.Exemplar{Ts: start + 1})
 	}
 	_, ctx := withAccount(t, 1500)
-	if _, err := db.querier.Exemplars(ctx, start, start+1, named("m")); !errors.Is(err, budget.ErrTooLarge) ||
+	if _, err := db.Querier.Exemplars(ctx, start, start+1, named("m")); !errors.Is(err, budget.ErrTooLarge) ||
 		!strings.Contains(err.Error(), "--query.max-memory-bytes") {
 		t.Errorf("beyond the bytes: got %v", err)
 	}
 	_, ctx = withAccount(t, 1500)
-	if got, err := db.querier.Exemplars(ctx, start, start, named("m")); err != nil || len(got) != 2 {
+	if got, err := db.Querier.Exemplars(ctx, start, start, named("m")); err != nil || len(got) != 2 {
 		t.Errorf("within the bytes: got %v, %v", got, err)
 	}
-	few := db.withQuerier(db.store, func(c *query.Config) { c.MaxSeries = 1 })
-	if _, err := few.querier.Exemplars(t.Context(), start, start, named("m")); !errors.Is(err, query.ErrLimit) ||
+	few := db.withQuerier(db.Store, func(c *query.Config) { c.MaxSeries = 1 })
+	if _, err := few.Querier.Exemplars(t.Context(), start, start, named("m")); !errors.Is(err, query.ErrLimit) ||
 		!strings.Contains(err.Error(), "--query.max-series") {
 		t.Errorf("beyond the series: got %v", err)
 	}
 	// A long range is not asked for row by row.
-	got, err := db.querier.Exemplars(t.Context(), 0, mapping.MaxTime, named("m"))
+	got, err := db.Querier.Exemplars(t.Context(), 0, mapping.MaxTime, named("m"))
 	if err != nil || len(got) != 2 {
 		t.Errorf("of all time: got %v, %v", got, err)
 	}
@@ -168,7 +168,7 @@ func TestExemplars_PassesOverWhatCannotBeRead(t *testing.T) {
 	db := newDatabase(t, storetest.NewMem(), nil)
 	db.writeExemplars(t, labels.FromStrings("__name__", "m"), exemplar.Exemplar{Ts: start})
 	var b store.Batch
-	for row, err := range db.store.Scan(t.Context(), store.Scan{Table: "promtsd-exemplars"}) {
+	for row, err := range db.Store.Scan(t.Context(), store.Scan{Table: "promtsd-exemplars"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,15 +176,15 @@ func TestExemplars_PassesOverWhatCannotBeRead(t *testing.T) {
 		b.Put("promtsd-exemplars", row.Key, catalog.FamilySystem, make([]byte, 12), 1, append(make([]byte, 8), 0x0a, 0x7f))
 		b.Put("promtsd-exemplars", append(row.Key, 1), catalog.FamilySystem, []byte("odd"), 1, nil)
 	}
-	if err := db.store.Apply(t.Context(), &b); err != nil {
+	if err := db.Store.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	other := db.withQuerier(db.store, func(c *query.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	other := db.withQuerier(db.Store, func(c *query.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for plan, warnings := range map[string]int{"get": 2, "scan": 2} {
 		log.Reset()
-		other.querier.ForceMethod(plan)
-		got, err := other.querier.Exemplars(t.Context(), start, start, named("m"))
+		other.Querier.ForceMethod(plan)
+		got, err := other.Querier.Exemplars(t.Context(), start, start, named("m"))
 		if err != nil || len(got) != 1 || len(got[0].Exemplars) != 1 || strings.Count(log.String(), "WARN") != warnings {
 			t.Errorf("%s: got %v, %v, and logged %s", plan, got, err, &log)
 		}
@@ -216,9 +216,9 @@ func TestExemplars_EndsWithTheError(t *testing.T) {
 	db.writeExemplars(t, labels.FromStrings("__name__", "m"), exemplar.Exemplar{Ts: start})
 	broken := errors.New("broken")
 	for plan := range query.Methods {
-		other := db.withQuerier(failingRows{db.store, broken}, nil)
-		other.querier.ForceMethod(plan)
-		if _, err := other.querier.Exemplars(t.Context(), start, start, named("m")); !errors.Is(err, broken) {
+		other := db.withQuerier(failingRows{db.Store, broken}, nil)
+		other.Querier.ForceMethod(plan)
+		if _, err := other.Querier.Exemplars(t.Context(), start, start, named("m")); !errors.Is(err, broken) {
 			t.Errorf("%s: got %v", plan, err)
 		}
 	}
@@ -241,7 +241,7 @@ func BenchmarkExemplars(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				got, err := db.querier.Exemplars(b.Context(), start, start+day, append(named("m"), matchers...))
+				got, err := db.Querier.Exemplars(b.Context(), start, start+day, append(named("m"), matchers...))
 				if err != nil || len(got) == 0 {
 					b.Fatal(len(got), err)
 				}

@@ -29,7 +29,7 @@ func TestSelect_AWideRangeReadsOnlyTheDaysThatHoldSamples(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			other := *db
-			other.settings.IndexComplete = c.complete
+			other.Settings.IndexComplete = c.complete
 			got := other.withQuerier(st, func(q *query.Config) { q.Registerer = registry })
 			check(t, "all time", got.answer(t, 0, mapping.MaxTime, named("m")...), want.answer(0, mapping.MaxTime))
 			families, err := registry.Gather()
@@ -57,7 +57,7 @@ func TestSelect_ALongRangeWithoutMemoryReadsTheDaysOfEachSeries(t *testing.T) {
 		want.write(ls, request.Sample{T: start + d*day, V: 1})
 	}
 	registry := prometheus.NewRegistry()
-	got := db.withQuerier(db.store, func(q *query.Config) { q.Registerer = registry })
+	got := db.withQuerier(db.Store, func(q *query.Config) { q.Registerer = registry })
 	check(t, "all days", got.answer(t, start, start+days*day, named("m")...), want.answer(start, start+days*day))
 	families, err := registry.Gather()
 	if err != nil {

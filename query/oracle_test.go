@@ -14,24 +14,18 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"pgregory.net/rapid"
 
+	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/mapping/index"
-	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/request"
-	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/querytest"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // database is a store with the write path and the read path on it.
-type database struct {
-	store    store.Store
-	settings catalog.Settings
-	appender *ingest.Appender
-	querier  *query.Querier
-}
+type database struct{ querytest.Database }
 
 var clock = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
@@ -43,8 +37,8 @@ func openStore(t testing.TB) store.Store {
 	return st
 }
 
-func newDatabase(t testing.TB, st store.Store, asked map[string]string) *database {
-	settings, _, err := catalog.Init(context.Background(), st, "promtsd", asked)
+func newDatabase(t testing.TB, st store.Store, requested map[string]string) *database {
+	settings, _, err := catalog.Init(context.Background(), st, "promtsd", requested)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,23 +46,9 @@ func newDatabase(t testing.TB, st store.Store, asked map[string]string) *databas
 }
 
 func wire(st store.Store, settings catalog.Settings) *database {
-	logger := slog.New(slog.DiscardHandler)
-	uids := storetest.Must(uid.New(uid.Config{
-		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: logger,
-	}))
-	return &database{
-		store:    st,
-		settings: settings,
-		appender: storetest.Must(ingest.New(ingest.Config{
-			Store: st, Settings: settings, UIDs: uids, CacheSize: 1000,
-			Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-			Now:    func() time.Time { return clock },
-		})),
-		querier: storetest.Must(query.New(query.Config{
-			Store: st, Settings: settings, Logger: logger, MaxSeries: 10_000,
-			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-		})),
-	}
+	return &database{*querytest.Over(st, settings, querytest.Options{
+		Now: func() time.Time { return clock }, Query: func(c *query.Config) { c.MaxSeries = 10_000 },
+	})}
 }
 
 func (db *database) write(t testing.TB, ls labels.Labels, samples ...request.Sample) {
@@ -86,7 +66,7 @@ func (db *database) writeLabels(t testing.TB, ls []labels.Label, samples ...requ
 	}
 	req.Series = append(req.Series, request.Series{Labels: raw, To: len(samples)})
 	req.Samples = samples
-	result, err := db.appender.Append(context.Background(), &req)
+	result, err := db.Appender.Append(context.Background(), &req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +77,7 @@ func (db *database) writeLabels(t testing.TB, ls []labels.Label, samples ...requ
 
 // answer is what a Select gave, as text: comparable, and readable in a failure.
 func (db *database) answer(t testing.TB, mint, maxt int64, ms ...*labels.Matcher) []string {
-	set, err := db.querier.Select(context.Background(), mint, maxt, false, ms)
+	set, err := db.Querier.Select(context.Background(), mint, maxt, false, ms)
 	return read(t, set, err)
 }
 
@@ -129,43 +109,20 @@ func read(t testing.TB, set query.SeriesSet, err error) []string {
 func formatSample(t int64, v float64) string { return fmt.Sprintf(" %d=%016x", t, math.Float64bits(v)) }
 
 // model is the brute force: everything that was written, the last value of each time.
-type model map[string]*modelSeries
-
-type modelSeries struct {
-	labels  labels.Labels
-	samples map[int64]float64
-}
+type model remotetest.Model
 
 func (m model) write(ls labels.Labels, samples ...request.Sample) {
-	s := m[ls.String()]
-	if s == nil {
-		s = &modelSeries{ls, map[int64]float64{}}
-		m[ls.String()] = s
-	}
-	for _, x := range samples {
-		s.samples[x.T] = x.V
-	}
+	remotetest.Model(m).Add(ls, samples...)
 }
 
 func (m model) answer(mint, maxt int64, ms ...*labels.Matcher) []string {
-	all := slices.SortedFunc(maps.Values(m), func(a, b *modelSeries) int { return labels.Compare(a.labels, b.labels) })
 	out := []string{}
-next:
-	for _, s := range all {
-		for _, m := range ms {
-			if !m.Matches(s.labels.Get(m.Name)) {
-				continue next
-			}
+	for _, s := range remotetest.Model(m).Read(mint, maxt, ms) {
+		text := s.Labels.String()
+		for _, p := range s.Samples {
+			text += formatSample(p.T, p.V)
 		}
-		text, found := s.labels.String(), false
-		for _, t := range slices.Sorted(maps.Keys(s.samples)) {
-			if t >= mint && t <= maxt {
-				text, found = text+formatSample(t, s.samples[t]), true
-			}
-		}
-		if found {
-			out = append(out, text)
-		}
+		out = append(out, text)
 	}
 	return out
 }
@@ -253,11 +210,11 @@ func checkAgainstModel(t *testing.T, rt *rapid.T, db *database) {
 		m.write(ls, samples...)
 	}
 	// The same tables without an index: series are found by row keys.
-	bare := db.settings
+	bare := db.Settings
 	bare.IndexComplete = false
-	byRowKeys := wire(db.store, bare)
+	byRowKeys := wire(db.Store, bare)
 	for range 6 {
-		db.querier.SetBlockPoints(rapid.SampledFrom([]int{0, 5, 8 << 20}).Draw(rt, "points of a block"))
+		db.Querier.SetBlockPoints(rapid.SampledFrom([]int{0, 5, 8 << 20}).Draw(rt, "points of a block"))
 		mint, maxt := genTime.Draw(rt, "mint"), genTime.Draw(rt, "maxt")
 		ms := rapid.SliceOfN(genMatcher(), 1, 3).Draw(rt, "matchers")
 		want := m.answer(mint, maxt, ms...)

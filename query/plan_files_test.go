@@ -89,21 +89,21 @@ func planText(t *testing.T, db *database, d *datadriven.TestData) string {
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	calls := &recorder{Store: db.store}
+	calls := &recorder{Store: db.Store}
 	with := func(c *query.Config) {
 		c.Store, c.Concurrency = calls, 1
 		c.Index.Store, calls.uids = calls, c.Index.UIDs
 	}
-	asked := db.withQuerier(db.store, with)
+	asked := db.withQuerier(db.Store, with)
 	if d.HasArg("memory") {
 		asked = db.remembering(t, with)
 	}
 	if d.HasArg("method") {
 		var method string
 		d.ScanArgs(t, "method", &method)
-		asked.querier.ForceMethod(method)
+		asked.Querier.ForceMethod(method)
 	}
-	e, err := asked.querier.Explain(t.Context(), timeArg(t, d, "from"), timeArg(t, d, "to"), matchers, true)
+	e, err := asked.Querier.Explain(t.Context(), timeArg(t, d, "from"), timeArg(t, d, "to"), matchers, true)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}

@@ -17,12 +17,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"pgregory.net/rapid"
 
+	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/request"
-	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/querytest"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -31,30 +32,28 @@ import (
 // closed.
 func (db *database) holder(t testing.TB) *database {
 	t.Helper()
-	uids := storetest.Must(uid.New(uid.Config{
-		Store: db.store, Table: db.settings.Tables.UID, Schema: db.settings.Schema, Names: db.settings.Names,
-	}))
-	other := *db
-	other.appender = storetest.Must(ingest.New(ingest.Config{
-		Store: db.store, Settings: db.settings, UIDs: uids, CacheSize: 1000, SingleProcess: true,
-		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-		Now:    func() time.Time { return clock },
-		Buffer: ingest.Buffer{FlushInterval: time.Hour, MaxBytes: 1 << 30, Merge: true},
-	}))
-	if err := other.appender.Start(t.Context()); err != nil {
+	other := &database{*querytest.Over(db.Store, db.Settings, querytest.Options{
+		Now: func() time.Time { return clock },
+		Ingest: func(c *ingest.Config) {
+			c.SingleProcess = true
+			c.Buffer = ingest.Buffer{FlushInterval: time.Hour, MaxBytes: 1 << 30, Merge: true}
+		},
+	})}
+	other.Querier = db.Querier
+	if err := other.Appender.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &other
+	return other
 }
 
 // remembering is the database with a querier that has the index in memory.
 func (db *database) remembering(t testing.TB, change func(*query.Config)) *database {
 	t.Helper()
-	memory := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 1 << 20}))
+	memory := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.Store, Settings: db.Settings, MaxSeries: 1 << 20}))
 	if err := memory.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return db.withQuerier(db.store, func(c *query.Config) {
+	return db.withQuerier(db.Store, func(c *query.Config) {
 		c.Index.Memory = memory
 		if change != nil {
 			change(c)
@@ -104,21 +103,21 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 		}
 		if phase == 1 {
 			defer func() {
-				if err := holding.appender.Close(context.Background()); err != nil {
+				if err := holding.Appender.Close(context.Background()); err != nil {
 					t.Error(err)
 				}
 			}()
-		} else if err := holding.appender.Close(t.Context()); err != nil {
+		} else if err := holding.Appender.Close(t.Context()); err != nil {
 			rt.Fatal(err)
 		}
 	}
 	configure := func(c *query.Config) {
-		c.Buffer = holding.appender
+		c.Buffer = holding.Appender
 		c.Concurrency = rapid.SampledFrom([]int{1, 2, 8}).Draw(rt, "concurrency")
 	}
 	paths := map[string]*database{
 		"memory": db.remembering(t, configure),
-		"store":  db.withQuerier(db.store, configure),
+		"store":  db.withQuerier(db.Store, configure),
 	}
 	for range 4 {
 		points := rapid.SampledFrom([]int{0, 5, 8 << 20}).Draw(rt, "points of a block")
@@ -126,14 +125,14 @@ func checkPlans(t *testing.T, rt *rapid.T, db *database) {
 		ms := rapid.SliceOfN(genMatcher(), 1, 3).Draw(rt, "matchers")
 		want := m.answer(mint, maxt, ms...)
 		for path, r := range paths {
-			r.querier.SetBlockPoints(points)
+			r.Querier.SetBlockPoints(points)
 			for plan := range query.Methods {
-				r.querier.ForceMethod(plan)
+				r.Querier.ForceMethod(plan)
 				if got := r.answer(t, mint, maxt, ms...); !slices.Equal(got, want) {
 					rt.Fatalf("select %v from %d to %d by %s and %s:\n got %q\nwant %q", ms, mint, maxt, path, plan, got, want)
 				}
 				w := genWindows(rt, genTime)
-				set, err := r.querier.SelectWindows(t.Context(), mint, maxt, query.NewWindows(w.end, w.step, w.width), ms)
+				set, err := r.Querier.SelectWindows(t.Context(), mint, maxt, query.NewWindows(w.end, w.step, w.width), ms)
 				if got, want := read(t, set, err), m.inWindows(w).answer(mint, maxt, ms...); !slices.Equal(got, want) {
 					rt.Fatalf("select %v in %+v from %d to %d by %s and %s:\n got %q\nwant %q", ms, w, mint, maxt, path, plan, got,
 						want)
@@ -159,10 +158,10 @@ func genWindows(rt *rapid.T, genTime *rapid.Generator[int64]) windows {
 // inWindows is the model without the samples between windows.
 func (m model) inWindows(w windows) model {
 	out := model{}
-	for _, s := range m {
-		for at, v := range s.samples {
-			if ((w.end-at)%w.step+w.step)%w.step < w.width {
-				out.write(s.labels, request.Sample{T: at, V: v})
+	for _, s := range remotetest.Model(m).Read(0, mapping.MaxTime, nil) {
+		for _, p := range s.Samples {
+			if ((w.end-p.T)%w.step+w.step)%w.step < w.width {
+				out.write(s.Labels, p)
 			}
 		}
 	}
@@ -176,9 +175,9 @@ func TestSelect_TakesThePlanThatTouchesLess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := newDatabase(t, storetest.NewMem(), asked)
 			m := db.fill(t, series, 24, mapping.HourMs)
-			for _, r := range []*database{db.remembering(t, nil), db.withQuerier(db.store, nil)} {
-				buckets := max(1, db.settings.Schema.SaltBuckets)
-				if db.settings.Schema.SaltWidth == 0 {
+			for _, r := range []*database{db.remembering(t, nil), db.withQuerier(db.Store, nil)} {
+				buckets := max(1, db.Settings.Schema.SaltBuckets)
+				if db.Settings.Schema.SaltWidth == 0 {
 					buckets = 1
 				}
 				for _, c := range []struct {
@@ -192,7 +191,7 @@ func TestSelect_TakesThePlanThatTouchesLess(t *testing.T) {
 				} {
 					ms := append(named("m"), c.ms...)
 					end := start + int64(c.hours)*mapping.HourMs - 1
-					e, err := r.querier.Explain(t.Context(), start, end, ms, true)
+					e, err := r.Querier.Explain(t.Context(), start, end, ms, true)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -215,7 +214,7 @@ func TestExplain_CountsWhatMetricsCount(t *testing.T) {
 	db.fill(t, 50, 20, 1000)
 	registry := prometheus.NewRegistry()
 	r := db.remembering(t, func(c *query.Config) { c.Registerer = registry })
-	e, err := r.querier.Explain(t.Context(), start, start+mapping.HourMs, named("m"), true)
+	e, err := r.Querier.Explain(t.Context(), start, start+mapping.HourMs, named("m"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +253,7 @@ promtsd_query_store_calls_total %d
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v, %v", problems, err)
 	}
-	empty, err := r.querier.Explain(t.Context(), start, start, named("nosuch"), true)
+	empty, err := r.Querier.Explain(t.Context(), start, start, named("nosuch"), true)
 	none := query.Touched{}
 	if err != nil || empty.AccessPath != index.AccessNone || empty.Actual != none || empty.Estimate != none {
 		t.Errorf("of nothing: got %+v, %v", empty, err)
@@ -299,9 +298,9 @@ func TestSelect_MakesNoMoreCallsAtATimeThanAllowed(t *testing.T) {
 	m := db.fill(t, 2000, 2, mapping.HourMs)
 	for _, concurrency := range []int{1, 3} {
 		for plan := range query.Methods {
-			counting := &meter{Store: db.store}
+			counting := &meter{Store: db.Store}
 			r := db.withQuerier(counting, func(c *query.Config) { c.Concurrency = concurrency })
-			r.querier.ForceMethod(plan)
+			r.Querier.ForceMethod(plan)
 			check(t, plan, r.answer(t, start, start+day, named("m")...), m.answer(start, start+day, named("m")...))
 			if counting.most > concurrency {
 				t.Errorf("by %s, %d calls allowed: %d at a time", plan, concurrency, counting.most)

@@ -20,9 +20,9 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/request"
-	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/budget"
+	"github.com/promtsd/promtsd/query/querytest"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -53,19 +53,9 @@ func (db *database) fill(t testing.TB, series, samples int, step int64) model {
 
 // withQuerier is the database with another querier on a store before the same tables.
 func (db *database) withQuerier(st store.Store, change func(*query.Config)) *database {
-	uids := storetest.Must(uid.New(uid.Config{
-		Store: st, Table: db.settings.Tables.UID, Schema: db.settings.Schema, Names: db.settings.Names,
-	}))
-	c := query.Config{
-		Store: st, Settings: db.settings, Logger: slog.New(slog.DiscardHandler),
-		Index: index.NewReader(index.Config{Store: st, Settings: db.settings, UIDs: uids}),
-	}
-	if change != nil {
-		change(&c)
-	}
-	other := *db
-	other.store, other.querier = st, storetest.Must(query.New(c))
-	return &other
+	other := querytest.Over(st, db.Settings, querytest.Options{Query: change})
+	other.Appender = db.Appender
+	return &database{*other}
 }
 
 func check(t testing.TB, what string, got, want []string) {
@@ -98,7 +88,7 @@ func TestSelect_OfAnyShapeAnswersAsBruteForce(t *testing.T) {
 			m := db.fill(t, c.series, c.samples, c.step)
 			end := start + int64(c.samples)*c.step + int64(c.series)
 			for _, points := range []int{8 << 20, c.series * c.samples / 10} {
-				db.querier.SetBlockPoints(points)
+				db.Querier.SetBlockPoints(points)
 				for _, span := range [][2]int64{
 					{start, end}, {start + c.step/2, end - c.step/2}, {start + 2*c.step, start + 2*c.step + 1}, {end, start},
 				} {
@@ -134,7 +124,7 @@ func TestSet_NextPassesOverPointsThatWereNotTaken(t *testing.T) {
 	}{{3, 30, 700 * mapping.HourMs}, {1000, 3, mapping.HourMs}} {
 		db.fill(t, c.series, c.samples, c.step)
 		for taken := range 3 {
-			set, err := db.querier.Select(t.Context(), start, start+int64(c.samples)*c.step, false, named("m"))
+			set, err := db.Querier.Select(t.Context(), start, start+int64(c.samples)*c.step, false, named("m"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,10 +154,10 @@ func TestSet_NextPassesOverPointsThatWereNotTaken(t *testing.T) {
 // putName makes a stored name, which need not be UTF-8.
 func (db *database) putName(t testing.TB, kind mapping.Kind, id mapping.UID, stored string) {
 	var b store.Batch
-	row := db.settings.Schema.AppendUID(nil, kind, id)
-	b.Put(db.settings.Tables.UID, row, "name", []byte(kind.String()), 1, []byte(stored))
-	b.Put(db.settings.Tables.UID, []byte(stored), "id", []byte(kind.String()), 1, row)
-	if err := db.store.Apply(t.Context(), &b); err != nil {
+	row := db.Settings.Schema.AppendUID(nil, kind, id)
+	b.Put(db.Settings.Tables.UID, row, "name", []byte(kind.String()), 1, []byte(stored))
+	b.Put(db.Settings.Tables.UID, []byte(stored), "id", []byte(kind.String()), 1, row)
+	if err := db.Store.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,11 +165,11 @@ func (db *database) putName(t testing.TB, kind mapping.Kind, id mapping.UID, sto
 // putCell writes one cell of a data row, and the index rows of its series.
 func (db *database) putCell(t testing.TB, tsuid []byte, base uint32, qualifier, value []byte) {
 	var b store.Batch
-	b.Put(db.settings.Tables.Data, db.settings.Schema.AppendRowKey(nil, tsuid, base), "t", qualifier, 1, value)
-	w := index.Writer{Tables: db.settings.Tables}
+	b.Put(db.Settings.Tables.Data, db.Settings.Schema.AppendRowKey(nil, tsuid, base), "t", qualifier, 1, value)
+	w := index.Writer{Tables: db.Settings.Tables}
 	w.PutSeries(&b, tsuid, 1)
 	w.PutDay(&b, tsuid, mapping.DayOf(int64(base)*1000), 1, nil)
-	if err := db.store.Apply(t.Context(), &b); err != nil {
+	if err := db.Store.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -200,7 +190,7 @@ func TestSelect_MergesTheTSUIDsOfOneLabelSet(t *testing.T) {
 			for metric := mapping.UID(100); metric < 102; metric++ {
 				for pair := range mapping.UID(4) {
 					tag := mapping.Tag{Key: 100 + pair%2, Value: 100 + pair/2}
-					tsuid := db.settings.Schema.AppendTSUID(nil, metric, []mapping.Tag{tag})
+					tsuid := db.Settings.Schema.AppendTSUID(nil, metric, []mapping.Tag{tag})
 					for hour := range uint32(40) {
 						offset := uint32(i*7919+int(hour)) % mapping.HourMs
 						qualifier := mapping.AppendQualifier(nil, offset, 0)
@@ -213,18 +203,18 @@ func TestSelect_MergesTheTSUIDsOfOneLabelSet(t *testing.T) {
 					i++
 				}
 			}
-			other := db.settings.Schema.AppendTSUID(nil, 102, []mapping.Tag{{Key: 100, Value: 100}})
+			other := db.Settings.Schema.AppendTSUID(nil, 102, []mapping.Tag{{Key: 100, Value: 100}})
 			db.putCell(t, other, base, mapping.AppendQualifier(nil, 0, 0), []byte{9})
 			m.write(labels.FromStrings("__name__", "z", "é", "é"), request.Sample{T: base * 1000, V: 9})
 			matchers := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "é", "é")}
 			for _, points := range []int{8 << 20, 10, 0} {
-				db.querier.SetBlockPoints(points)
+				db.Querier.SetBlockPoints(points)
 				for _, end := range []int64{base * 1000, base*1000 + mapping.HourMs, base*1000 + 800*mapping.HourMs} {
 					check(t, fmt.Sprintf("to %d, blocks of %d", end, points), db.answer(t, base*1000, end, matchers...),
 						m.answer(base*1000, end, matchers...))
 				}
 			}
-			set, err := db.querier.Select(t.Context(), base*1000, base*1000, true, matchers)
+			set, err := db.Querier.Select(t.Context(), base*1000, base*1000, true, matchers)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,7 +280,7 @@ func TestSelect_LabelsOnlyYieldsTheSeriesOfTheDays(t *testing.T) {
 		mint, maxt int64
 		want       int
 	}{{start + 1, start + 1, 5}, {start - day, start - day, 0}, {start + day, start, 0}} {
-		set, err := db.querier.Select(t.Context(), c.mint, c.maxt, true, named("m"))
+		set, err := db.Querier.Select(t.Context(), c.mint, c.maxt, true, named("m"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +307,7 @@ func TestSelect_RefusesSeriesThatTakeTooMuchMemory(t *testing.T) {
 	db.fill(t, 5, 1, 1)
 	for most, refused := range map[int64]bool{0: false, 400: true, 10_000: false} {
 		_, ctx := withAccount(t, most)
-		set, err := db.querier.Select(ctx, start, start, true, named("m"))
+		set, err := db.Querier.Select(ctx, start, start, true, named("m"))
 		if err == nil {
 			set.Close()
 		}
@@ -357,7 +347,7 @@ func TestSelect_HoldsWhatItReadsAndGivesItBack(t *testing.T) {
 		{name: "too much", series: 300, most: 300_000, want: budget.ErrTooLarge},
 	} {
 		b, ctx := withAccount(t, c.most)
-		set, err := db.querier.Select(ctx, start, start+3*mapping.HourMs, false, named("m"))
+		set, err := db.Querier.Select(ctx, start, start+3*mapping.HourMs, false, named("m"))
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -391,10 +381,10 @@ func TestSelect_EndsWhenOneRowFillsABlock(t *testing.T) {
 	two := func(at int64) []request.Sample { return []request.Sample{{T: at, V: 1}, {T: at + 1, V: 2}} }
 	db.write(t, labels.FromStrings("__name__", "m", "n", "0"), two(late)...)
 	db.write(t, labels.FromStrings("__name__", "m", "n", "1"), append(two(late), two(begin+day)...)...)
-	db.querier.SetBlockPoints(1)
+	db.Querier.SetBlockPoints(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	set, err := db.querier.Select(ctx, late, begin+2*day-1, false, named("m"))
+	set, err := db.Querier.Select(ctx, late, begin+2*day-1, false, named("m"))
 	if got := read(t, set, err); len(got) != 2 {
 		t.Errorf("got %q, want two series", got)
 	}
@@ -408,7 +398,7 @@ func TestSelect_RefusesMoreSeriesThanAllowed(t *testing.T) {
 		other := db.withQuerier(st, func(c *query.Config) { c.MaxSeries = limit })
 		for _, labelsOnly := range []bool{true, false} {
 			matchers := append(named("m"), labels.MustNewMatcher(labels.MatchNotEqual, "n", `"`))
-			set, err := other.querier.Select(t.Context(), start, start, labelsOnly, matchers)
+			set, err := other.Querier.Select(t.Context(), start, start, labelsOnly, matchers)
 			if err == nil {
 				set.Close()
 			}
@@ -439,7 +429,7 @@ func TestSet_EndsWithItsContextAndLeavesNothingBehind(t *testing.T) {
 	db.fill(t, 3, 30, 700*mapping.HourMs)
 	ignore := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
-	set, err := db.querier.Select(ctx, start, start+30*700*mapping.HourMs, false, named("m"))
+	set, err := db.Querier.Select(ctx, start, start+30*700*mapping.HourMs, false, named("m"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,14 +465,14 @@ func TestSet_CloseStopsWhatIsBeingRead(t *testing.T) {
 	db := newDatabase(t, st, nil)
 	db.fill(t, 3, 30, 700*mapping.HourMs)
 	ignore := goleak.IgnoreCurrent()
-	set, err := db.withQuerier(gate{st}, nil).querier.Select(t.Context(), start, start+day, false, named("m"))
+	set, err := db.withQuerier(gate{st}, nil).Querier.Select(t.Context(), start, start+day, false, named("m"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	set.Close()
 	set.Close()
 	for taken := range 5 {
-		set, err := db.querier.Select(t.Context(), start, start+30*700*mapping.HourMs, false, named("m"))
+		set, err := db.Querier.Select(t.Context(), start, start+30*700*mapping.HourMs, false, named("m"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -504,7 +494,7 @@ func TestSet_AnErrorOfTheStoreEndsIt(t *testing.T) {
 	for _, when := range []storetest.When{storetest.Before, storetest.Midway, storetest.After} {
 		for call := 1; ; call++ {
 			faulty := storetest.Faulty(st, storetest.Fault{Call: call, When: when, Rows: 1})
-			set, err := db.withQuerier(faulty, nil).querier.Select(t.Context(), start, end, false, named("m"))
+			set, err := db.withQuerier(faulty, nil).Querier.Select(t.Context(), start, end, false, named("m"))
 			got := ""
 			if err == nil {
 				for set.Next() {

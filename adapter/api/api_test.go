@@ -27,13 +27,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
 	"github.com/promtsd/promtsd/adapter/api"
-	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/families"
-	"github.com/promtsd/promtsd/mapping/index"
-	"github.com/promtsd/promtsd/mapping/ingest"
-	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
+	"github.com/promtsd/promtsd/query/querytest"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/storetest"
 )
@@ -55,28 +52,14 @@ func newHandler(t *testing.T, change func(*api.Config)) *api.Handler {
 func newLimitedHandler(t *testing.T, maxSeries int, change func(*api.Config)) *api.Handler {
 	st := storetest.NewMem()
 	logger := slog.New(slog.DiscardHandler)
-	settings, _, err := catalog.Init(t.Context(), st, "promtsd", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uids := storetest.Must(uid.New(uid.Config{
-		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, CacheEntries: 1000,
-	}))
-	t.Cleanup(uids.Close)
 	now := func() time.Time { return clock }
-	otlp := promstore.Appendable{Appender: storetest.Must(ingest.New(ingest.Config{
-		Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: now,
-		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-	}))}
+	db := querytest.New(t, st, querytest.Options{Now: now, Query: func(c *query.Config) { c.MaxSeries = maxSeries }})
+	querier, otlp := db.Querier, promstore.Appendable{Appender: db.Appender}
 	fill(t, otlp)
 	registry := prometheus.NewRegistry()
-	querier := storetest.Must(query.New(query.Config{
-		Store: st, Settings: settings, Logger: logger, MaxSeries: maxSeries,
-		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-	}))
 	c := api.Config{
 		Queryable: promstore.New(promstore.Config{Querier: querier}), Exemplars: promstore.ExemplarQueryable{Source: querier},
-		Metadata:    families.Reader{Store: st, Tables: settings.Tables},
+		Metadata:    families.Reader{Store: st, Tables: db.Settings.Tables},
 		Cardinality: querier, OTLP: otlp, Build: v1.PrometheusVersion{Version: "3.0.0"}, Logger: logger, Now: now,
 		Registerer: registry, Gatherer: registry,
 	}

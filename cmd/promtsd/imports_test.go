@@ -54,7 +54,10 @@ var mayImport = map[string][]string{
 	},
 
 	"query/promstore": {"mapping", "mapping/request", "query", "query/budget"},
-	"query/budget":    {"store/metricset"},
+	"query/querytest": {
+		"mapping/catalog", "mapping/index", "mapping/ingest", "mapping/uid", "query", "store", "store/storetest",
+	},
+	"query/budget": {"store/metricset"},
 
 	"query": {
 		"query/budget", "mapping", "mapping/request", "mapping/catalog", "mapping/exemplars", "mapping/index",
@@ -115,7 +118,7 @@ var testsMayImport = []string{
 	"store/pebble", "store/hbase", "store/hbase/client", "store/storetest", "store/storetest/child",
 	"cmd/promtsd/promtest", "cmd/promtsd/remotetest",
 	"mapping/ingest",
-	"store/cellio", "store/pebble/pebbletest", "store/hbase/hbasetest",
+	"query/querytest", "store/cellio", "store/pebble/pebbletest", "store/hbase/hbasetest",
 	"mapping/catalog", "mapping/exemplars", "mapping/families", "mapping/index", "mapping/pack", "mapping/request",
 	"mapping/uid", "store",
 }

@@ -26,15 +26,13 @@ import (
 	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/request"
 	"github.com/promtsd/promtsd/mapping/uid"
-	"github.com/promtsd/promtsd/query"
+	"github.com/promtsd/promtsd/query/querytest"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
 	"github.com/promtsd/promtsd/store/pebble/pebbletest"
-	"github.com/promtsd/promtsd/store/storetest"
 )
 
 // world draws requests and queries whose names, values and times meet.
@@ -162,26 +160,18 @@ func (p *parts) Close() {
 // assemble puts the parts together as serve does, over a store that outlives them.
 func assemble(st store.Store, settings catalog.Settings, cacheSize int, now func() time.Time) (*parts, error) {
 	discard := slog.New(slog.DiscardHandler)
-	uids := storetest.Must(uid.New(uid.Config{
-		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
-		CacheEntries: 1000, Logger: discard,
-	}))
+	db := querytest.Over(st, settings, querytest.Options{
+		Now: now, Ingest: func(c *ingest.Config) { c.CacheSize = cacheSize },
+	})
 	handler, err := adapter.New(adapter.Config{
-		Appender: storetest.Must(ingest.New(ingest.Config{
-			Store: st, Settings: settings, UIDs: uids, CacheSize: cacheSize, Now: now,
-			Limits: ingest.Limits{Labels: 128, LabelName: 1024, LabelValue: 8192},
-		})),
-		Querier: storetest.Must(query.New(query.Config{
-			Store: st, Settings: settings, Logger: discard,
-			Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-		})),
+		Appender: db.Appender, Querier: db.Querier,
 		Gatherer: prometheus.NewRegistry(), Logger: discard,
 	})
 	if err != nil {
 		return nil, err
 	}
 	handler.SetReady()
-	return &parts{httptest.NewServer(handler), uids}, nil
+	return &parts{httptest.NewServer(handler), db.UIDs}, nil
 }
 
 // TestRoundTrip_BitsComeBack writes random series by both messages of remote write and reads them by both forms of

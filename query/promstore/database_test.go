@@ -8,7 +8,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/prometheus/model/histogram"
@@ -18,12 +17,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
-	"github.com/promtsd/promtsd/mapping/catalog"
-	"github.com/promtsd/promtsd/mapping/index"
 	"github.com/promtsd/promtsd/mapping/ingest"
 	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
+	"github.com/promtsd/promtsd/query/querytest"
 	"github.com/promtsd/promtsd/store"
 	"github.com/promtsd/promtsd/store/pebble"
 	"github.com/promtsd/promtsd/store/storetest"
@@ -49,26 +47,11 @@ type database struct {
 }
 
 func newDatabase(t testing.TB, st store.Store) *database {
-	settings, _, err := catalog.Init(context.Background(), st, "promtsd", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	logger := slog.New(slog.DiscardHandler)
-	uids := storetest.Must(uid.New(uid.Config{
-		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names, Logger: logger,
-		CacheEntries: 1000,
-	}))
-	querier := storetest.Must(query.New(query.Config{
-		Store: st, Settings: settings, Logger: logger,
-		Index: index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids}),
-	}))
+	db := querytest.New(t, st, querytest.Options{})
 	return &database{
-		Queryable: promstore.New(promstore.Config{Querier: querier}),
-		Appendable: promstore.Appendable{Appender: storetest.Must(ingest.New(ingest.Config{
-			Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: time.Now,
-			Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-		}))},
-		querier: querier, store: st, uids: uids,
+		Queryable:  promstore.New(promstore.Config{Querier: db.Querier}),
+		Appendable: promstore.Appendable{Appender: db.Appender},
+		querier:    db.Querier, store: st, uids: db.UIDs,
 	}
 }
 

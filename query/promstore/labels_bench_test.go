@@ -3,7 +3,6 @@ package promstore_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"syscall"
 	"testing"
 	"time"
@@ -13,12 +12,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/util/teststorage"
 
-	"github.com/promtsd/promtsd/mapping/catalog"
 	"github.com/promtsd/promtsd/mapping/index"
-	"github.com/promtsd/promtsd/mapping/ingest"
-	"github.com/promtsd/promtsd/mapping/uid"
 	"github.com/promtsd/promtsd/query"
 	"github.com/promtsd/promtsd/query/promstore"
+	"github.com/promtsd/promtsd/query/querytest"
 	"github.com/promtsd/promtsd/store/storetest"
 )
 
@@ -53,26 +50,17 @@ func benchSeries(b *testing.B, to storage.AppendableV2) {
 func newBenchQuerier(b *testing.B, inMemory bool) *query.Querier {
 	st := stores["pebble"](b)
 	b.Cleanup(func() { _ = st.Close() })
-	settings, _, err := catalog.Init(context.Background(), st, "promtsd", nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	uids := storetest.Must(uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names}))
-	b.Cleanup(uids.Close)
-	benchSeries(b, promstore.Appendable{Appender: storetest.Must(ingest.New(ingest.Config{
-		Store: st, Settings: settings, UIDs: uids, CacheSize: 1000, Now: time.Now,
-		Limits: ingest.Limits{Labels: 100, LabelName: 1000, LabelValue: 1000},
-	}))})
-	c := index.Config{Store: st, Settings: settings, UIDs: uids}
-	if inMemory {
-		c.Memory = storetest.Must(index.NewMemory(index.MemoryConfig{Store: st, Settings: settings, MaxSeries: 1 << 20}))
+	db := querytest.New(b, st, querytest.Options{})
+	benchSeries(b, promstore.Appendable{Appender: db.Appender})
+	return querytest.Over(st, db.Settings, querytest.Options{Index: func(c *index.Config) {
+		if !inMemory {
+			return
+		}
+		c.Memory = storetest.Must(index.NewMemory(index.MemoryConfig{Store: st, Settings: c.Settings, MaxSeries: 1 << 20}))
 		if err := c.Memory.Build(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-	}
-	return storetest.Must(query.New(query.Config{
-		Store: st, Settings: settings, Logger: slog.New(slog.DiscardHandler), Index: index.NewReader(c),
-	}))
+	}}).Querier
 }
 
 // BenchmarkLabels asks for labels of 100,000 series, of promtsd and of Prometheus's head.

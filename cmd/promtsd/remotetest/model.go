@@ -32,15 +32,19 @@ func (m Model) Write(series []Series) {
 		for _, l := range s.Labels {
 			builder.Set(l.Name, l.Value) // an empty value is no label
 		}
-		ls := builder.Labels()
-		known := m[ls.String()]
-		if known == nil {
-			known = &modelSeries{ls, map[int64]uint64{}}
-			m[ls.String()] = known
-		}
-		for _, p := range s.Samples {
-			known.bits[p.T] = math.Float64bits(p.V)
-		}
+		m.Add(builder.Labels(), s.Samples...)
+	}
+}
+
+// Add notes samples of one series.
+func (m Model) Add(ls labels.Labels, samples ...request.Sample) {
+	known := m[ls.String()]
+	if known == nil {
+		known = &modelSeries{ls, map[int64]uint64{}}
+		m[ls.String()] = known
+	}
+	for _, p := range samples {
+		known.bits[p.T] = math.Float64bits(p.V)
 	}
 }
 
