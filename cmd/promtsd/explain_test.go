@@ -16,15 +16,17 @@ import (
 // A running promtsd explains with what it has in memory: the index, and samples that are not stored yet.
 func TestExplain_OfARunningPromtsd(t *testing.T) {
 	p := promtest.StartPromtsd(t, promtest.PromtsdConfig{})
-	now := time.Now().UnixMilli()
+	hour := time.Now().Truncate(time.Hour)
+	now := hour.UnixMilli()
 	res, err := remotetest.Write(t.Context(), http.DefaultClient, p.URL(), remotetest.MessageV2, []remotetest.Series{{
 		Labels:  []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "job", Value: "node"}},
-		Samples: []request.Sample{{T: now - 2, V: 1}, {T: now - 1, V: 0}, {T: now, V: 1}},
+		Samples: []request.Sample{{T: now, V: 1}, {T: now + 1, V: 0}, {T: now + 2, V: 1}},
 	}})
 	if err != nil || res.StatusCode/100 != 2 {
 		t.Fatalf("write: %v, %v", res, err)
 	}
-	out, err := promtest.PromtsdCommand(t, "explain", "--url="+p.URL(), "--analyze", `{job="node"}`).CombinedOutput()
+	out, err := promtest.PromtsdCommand(t, "explain", "--url="+p.URL(), "--analyze", `{job="node"}`,
+		"--start="+hour.Format(time.RFC3339), "--end="+hour.Add(time.Minute).Format(time.RFC3339)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
