@@ -2,8 +2,8 @@ package query
 
 import "time"
 
-// Costs says what reading rows costs in a store, so that the cheaper of two methods can be chosen: asking for each row by
-// its key, or scanning the rows of a metric's hour and passing over those that are not wanted.
+// Costs says what reading rows costs in a store, so that the cheaper of two methods can be chosen: asking for each
+// row by its key, or scanning the rows of a metric's hour and passing over those that are not wanted.
 type Costs struct {
 	Call time.Duration // a call of the store
 	Get  time.Duration // a row that is asked for by its key

@@ -8,10 +8,10 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// decode appends the samples of one row as a run: those of its cells, and of the buffered rows with its key. Those are
-// the first of buffered; it returns the others. The key is kept. A cell that cannot be read is reported and passed over.
-// Samples beyond the row's hour, which a qualifier can name and no writer writes, are left out: they might come after
-// the next row's.
+// decode appends the samples of one row as a run: those of its cells, and of the buffered rows with its key. Those
+// are the first of buffered; it returns the others. The key is kept. A cell that cannot be read is reported and
+// passed over. Samples beyond the row's hour, which a qualifier can name and no writer writes, are left out: they
+// might come after the next row's.
 func (r *reader) decode(row store.Row, buffered []bufferedRow, group int) []bufferedRow {
 	own := 0
 	for own < len(buffered) && bytes.Equal(buffered[own].key, row.Key) {

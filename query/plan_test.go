@@ -49,7 +49,9 @@ func (db *database) holder(t testing.TB) *database {
 // remembering is the database with a querier that has the index in memory.
 func (db *database) remembering(t testing.TB, change func(*query.Config)) *database {
 	t.Helper()
-	memory := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.Store, Settings: db.Settings, MaxSeries: 1 << 20}))
+	memory := storetest.Must(index.NewMemory(index.MemoryConfig{
+		Store: db.Store, Settings: db.Settings, MaxSeries: 1 << 20,
+	}))
 	if err := memory.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// reader reads tasks, one after the other, and decodes their rows. It is used by one goroutine at a time. The keys of its
-// runs are those of its tasks, and of their buffered rows.
+// reader reads tasks, one after the other, and decodes their rows. It is used by one goroutine at a time. The keys of
+// its runs are those of its tasks, and of their buffered rows.
 type reader struct {
 	q          *Querier
 	mint, maxt int64

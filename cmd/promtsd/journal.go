@@ -152,8 +152,10 @@ func retryConfig(st store.Store, s catalog.Settings, embedded bool, env environm
 	})
 	return ingest.Config{
 		Store: st, Settings: s, Logger: env.logger, Now: time.Now, CacheSize: 10_000, SingleProcess: embedded,
-		UIDs:   uids,
-		Buffer: ingest.Buffer{FlushInterval: time.Hour, MaxBytes: math.MaxInt64, Merge: embedded, NewDecoder: newBlockDecoder},
+		UIDs: uids,
+		Buffer: ingest.Buffer{
+			FlushInterval: time.Hour, MaxBytes: math.MaxInt64, Merge: embedded, NewDecoder: newBlockDecoder,
+		},
 	}, err
 }
 

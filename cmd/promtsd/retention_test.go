@@ -41,7 +41,9 @@ func TestDropper_BelievesNoClockAlone(t *testing.T) {
 	if err := st.Apply(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	memory := storetest.Must(index.NewMemory(index.MemoryConfig{Store: st, Settings: settings, Logger: slog.New(slog.DiscardHandler)}))
+	memory := storetest.Must(index.NewMemory(index.MemoryConfig{
+		Store: st, Settings: settings, Logger: slog.New(slog.DiscardHandler),
+	}))
 	clock := time.UnixMilli(0).Add((today + 10*365) * 24 * time.Hour)
 	d := dropper{
 		opened: opened{logger: slog.New(slog.DiscardHandler), store: st, settings: settings},

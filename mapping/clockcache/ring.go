@@ -1,6 +1,7 @@
-// Package clockcache is a cache of bounded size for many concurrent readers, which evicts by the CLOCK rule: the entries
-// stand in a ring, a read marks its entry as used, and the hand of a full ring evicts the next entry that is not marked
-// and unmarks those that it passes. So a read writes at most one flag, where an LRU cache would move its entry in a list.
+// Package clockcache is a cache of bounded size for many concurrent readers, which evicts by the CLOCK rule: the
+// entries stand in a ring, a read marks its entry as used, and the hand of a full ring evicts the next entry that is
+// not marked and unmarks those that it passes. So a read writes at most one flag, where an LRU cache would move its
+// entry in a list.
 //
 // Cache is the cache whole: sharded maps, each with a lock and a Ring. Who needs a map of another kind, as the cache of
 // series does, whose keys are bytes that must not be copied to be looked up, keeps the map itself and uses a Ring.
@@ -16,8 +17,8 @@ type Entry interface {
 	Size() int
 }
 
-// Ring holds the entries of a cache, or of a shard of one, in the order in which they may be evicted. Its owner locks it.
-// A new entry is not marked as used, or entries met once would drive out the others; the hand comes to it last.
+// Ring holds the entries of a cache, or of a shard of one, in the order in which they may be evicted. Its owner locks
+// it. A new entry is not marked as used, or entries met once would drive out the others; the hand comes to it last.
 type Ring[E Entry] struct {
 	entries    []E
 	hand       int

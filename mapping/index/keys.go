@@ -16,10 +16,11 @@
 //
 // A Reader answers from a Memory, or from the store; it is safe for concurrent use. A Writer only makes rows. Whoever
 // writes index rows hands their batch to Memory.Apply: that applies it to the store, tells other processes (package
-// feed), and adds the series to those in memory (package postings). Memory.Run is called once, in a goroutine of its own.
+// feed), and adds the series to those in memory (package postings). Memory.Run is called once, in a goroutine of its
+// own.
 //
-// Lock order: feed.Feed, then Memory.mu, then postings.Set. The label cache has a lock of its own, taken alone. The store
-// is asked under none of them but the first, which no query waits for.
+// Lock order: feed.Feed, then Memory.mu, then postings.Set. The label cache has a lock of its own, taken alone. The
+// store is asked under none of them but the first, which no query waits for.
 package index
 
 import (

@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// labelCache has the labels of series that were resolved lately, as most queries come again. UIDs keep their meaning, so
-// an entry stays true. When the cache is full it is emptied. It is safe for concurrent use; its mutex comes after all
-// others.
+// labelCache has the labels of series that were resolved lately, as most queries come again. UIDs keep their meaning,
+// so an entry stays true. When the cache is full it is emptied. It is safe for concurrent use; its mutex comes after
+// all others.
 type labelCache struct {
 	mu     sync.RWMutex
 	labels map[string]labels.Labels // by TSUID

@@ -159,7 +159,9 @@ func TestLabelValues_APanicOfALookUpLeavesNoLock(t *testing.T) {
 		db.add(m, db.tsuid(fmt.Sprint("m", i), "k", "v"), 20_000)
 	}
 	key := db.tsuid("m", "k", "new")
-	broken := storetest.Must(uid.New(uid.Config{Store: panicking{db.store}, Table: db.settings.Tables.UID, Schema: db.settings.Schema}))
+	broken := storetest.Must(uid.New(uid.Config{
+		Store: panicking{db.store}, Table: db.settings.Tables.UID, Schema: db.settings.Schema,
+	}))
 	r := index.NewReader(index.Config{Store: db.store, Settings: db.settings, UIDs: broken, Memory: m})
 	func() {
 		defer func() {

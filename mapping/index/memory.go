@@ -232,7 +232,8 @@ func (m *Memory) keptFrom(first mapping.Day) mapping.Day {
 	return max(first, mapping.Day(min(m.kept, never-1)))
 }
 
-// covering returns a Set that has all series of the days from one on, but of metrics that it lacks, nil if there is none.
+// covering returns a Set that has all series of the days from one on, but of metrics that it lacks, nil if there is
+// none.
 func (m *Memory) covering(first mapping.Day) *postings.Set {
 	if m.feed != nil && !m.feed.Fresh() {
 		return nil

@@ -174,7 +174,9 @@ func TestMemory_SeesWhatOtherProcessesAdd(t *testing.T) {
 	}
 	// A row that becomes visible after later ones is found, too.
 	held := &holding{Store: db.store}
-	slow := storetest.Must(index.NewMemory(index.MemoryConfig{Store: held, Settings: db.settings, MaxSeries: 1000, Refresh: time.Hour}))
+	slow := storetest.Must(index.NewMemory(index.MemoryConfig{
+		Store: held, Settings: db.settings, MaxSeries: 1000, Refresh: time.Hour,
+	}))
 	held.hold = true
 	db.add(slow, db.tsuid("m", "k", "late"), d)
 	held.hold = false
@@ -410,7 +412,9 @@ func TestMemory_ErrorOfTheStoreComesBack(t *testing.T) {
 	}
 	for call := 1; ; call++ {
 		st := storetest.Faulty(db.store, storetest.Fault{Call: call, When: storetest.Before})
-		m := storetest.Must(index.NewMemory(index.MemoryConfig{Store: st, Settings: db.settings, MaxSeries: 10, Refresh: time.Hour}))
+		m := storetest.Must(index.NewMemory(index.MemoryConfig{
+			Store: st, Settings: db.settings, MaxSeries: 10, Refresh: time.Hour,
+		}))
 		err := m.Build(t.Context())
 		if st.Calls(storetest.Any) < call {
 			if err != nil || call < 5 {
@@ -475,7 +479,9 @@ func TestMemory_RunFollowsUntilItsContextEnds(t *testing.T) {
 	db := newDatabase(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	const refresh = 50 * time.Millisecond
-	one := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 10, Refresh: refresh}))
+	one := storetest.Must(index.NewMemory(index.MemoryConfig{
+		Store: db.store, Settings: db.settings, MaxSeries: 10, Refresh: refresh,
+	}))
 	two := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, Refresh: refresh}))
 	var running sync.WaitGroup
 	running.Go(func() { one.Run(ctx) })

@@ -56,7 +56,8 @@ type Config struct {
 type Reader struct {
 	Config
 	labels labelCache
-	wide   chan struct{} // has an entry for each selection that reads the store for very many metrics, as memory lacks some
+	// wide has an entry for each selection that reads the store for very many metrics, as memory lacks some.
+	wide chan struct{}
 }
 
 // NewReader returns a Reader.

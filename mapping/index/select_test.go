@@ -104,7 +104,9 @@ func (db *database) reader(complete bool) *index.Reader {
 }
 
 func newReader(st store.Store, settings catalog.Settings) *index.Reader {
-	uids := storetest.Must(uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names}))
+	uids := storetest.Must(uid.New(uid.Config{
+		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
+	}))
 	return index.NewReader(index.Config{Store: st, Settings: settings, UIDs: uids})
 }
 
@@ -298,7 +300,9 @@ func TestSelect_OfALongRangeKnowsTheDaysWithoutMemory(t *testing.T) {
 					}
 					db.write(db.tsuid(fmt.Sprint("m", i%3), "k", fmt.Sprintf("v%02d", i)), times...)
 				}
-				memory := storetest.Must(index.NewMemory(index.MemoryConfig{Store: db.store, Settings: db.settings, MaxSeries: 1000}))
+				memory := storetest.Must(index.NewMemory(index.MemoryConfig{
+					Store: db.store, Settings: db.settings, MaxSeries: 1000,
+				}))
 				if err := memory.Build(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -624,7 +628,9 @@ func TestSelect_LabelsOfSeriesFoundBeforeAreKnown(t *testing.T) {
 	if got := find(); !slices.Equal(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
-	r.UIDs = storetest.Must(uid.New(uid.Config{Store: db.store, Table: db.settings.Tables.UID, Schema: db.settings.Schema}))
+	r.UIDs = storetest.Must(uid.New(uid.Config{
+		Store: db.store, Table: db.settings.Tables.UID, Schema: db.settings.Schema,
+	}))
 	drop("a")
 	db.write(db.tsuid("up", "job", "b"), noon)
 	if got, want := find(), append(want, `{__name__="up", job="b"}`); !slices.Equal(got, want) {

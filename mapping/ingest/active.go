@@ -13,9 +13,10 @@ import (
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
-// activity knows which series are active, that is, had samples within the last hour, and bounds how many are. It counts time
-// in periods: so a series is noted once in a period, and not in each of its requests. It follows the monotonic clock: a
-// jump of the wall clock would make newcomers of all series. A nil activity has no bound, and knows no series.
+// activity knows which series are active, that is, had samples within the last hour, and bounds how many are. It
+// counts time in periods: so a series is noted once in a period, and not in each of its requests. It follows the
+// monotonic clock: a jump of the wall clock would make newcomers of all series. A nil activity has no bound, and
+// knows no series.
 type activity struct {
 	most    int64
 	logger  *slog.Logger

@@ -6,12 +6,12 @@
 //	rowmerge      open rows -> cells
 //	recovery      the own journal's lease; the journals of the dead
 //
-// It works in one of two modes. In buffered mode a request is written to the journal as it came, its samples go to the
-// memtable, where queries find them, and flush workers make one cell of many. In write-through mode each sample becomes a
-// cell in the data table before the request is acknowledged.
+// It works in one of two modes. In buffered mode a request is written to the journal as it came, its samples go to
+// the memtable, where queries find them, and flush workers make one cell of many. In write-through mode each sample
+// becomes a cell in the data table before the request is acknowledged.
 //
-// Order of acknowledgement, in buffered mode: UIDs durable, timestamp high-water mark durable, entry durable, samples in
-// the memtable, index rows durable, lease confirmed.
+// Order of acknowledgement, in buffered mode: UIDs durable, timestamp high-water mark durable, entry durable, samples
+// in the memtable, index rows durable, lease confirmed.
 //
 // Locks are those of the parts, see there; the lock of the high-water mark is taken with none of them held.
 package ingest
@@ -222,10 +222,10 @@ func (a *Appender) Buffered(
 // OldestBuffered is the lowest base time that Buffered may find points of; see memtable.Table.OldestBase.
 func (a *Appender) OldestBuffered() uint32 { return a.table.OldestBase() }
 
-// Append stores the samples of req, its exemplars and its metadata: those of the result are durable and readable when it
-// returns. What can never be stored is refused one by one in the result, and costs the others nothing. An error means
-// that some or none of the request is stored, and that it may be sent again: a sample that is there already is replaced
-// by itself.
+// Append stores the samples of req, its exemplars and its metadata: those of the result are durable and readable when
+// it returns. What can never be stored is refused one by one in the result, and costs the others nothing. An error
+// means that some or none of the request is stored, and that it may be sent again: a sample that is there already is
+// replaced by itself.
 //
 // Of req nothing is changed but what LabelsOf changes, and nothing is kept.
 func (a *Appender) Append(ctx context.Context, req *request.Write) (request.Result, error) {

@@ -54,7 +54,9 @@ func open(t testing.TB, st store.Store, asked map[string]string, change func(*in
 	}
 	db := &database{store: st, settings: settings, clock: new(atomic.Int64)}
 	db.clock.Store(now)
-	uids := storetest.Must(uid.New(uid.Config{Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names}))
+	uids := storetest.Must(uid.New(uid.Config{
+		Store: st, Table: settings.Tables.UID, Schema: settings.Schema, Names: settings.Names,
+	}))
 	t.Cleanup(uids.Close)
 	c := ingest.Config{
 		Store: st, Settings: settings, UIDs: uids, Limits: limits, CacheSize: 10_000,

@@ -283,7 +283,9 @@ func byReferences(t *rapid.T, req *request.Write) {
 // tsuidOf looks the TSUID of {__name__="m", s=name} up.
 func tsuidOf(t testing.TB, db *database, name string) string {
 	t.Helper()
-	uids := storetest.Must(uid.New(uid.Config{Store: db.store, Table: "tsdb-uid", Schema: db.settings.Schema, Names: db.settings.Names}))
+	uids := storetest.Must(uid.New(uid.Config{
+		Store: db.store, Table: "tsdb-uid", Schema: db.settings.Schema, Names: db.settings.Names,
+	}))
 	defer uids.Close()
 	var id [3]mapping.UID
 	for i, n := range []uid.Name{{Kind: mapping.Metric, Text: "m"}, {Kind: mapping.Tagk, Text: "s"},

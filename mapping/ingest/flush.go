@@ -12,7 +12,8 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-const failureEvery = 10 * time.Second // how often a flush worker logs that it fails, which it retries many times a second
+// failureEvery is how often a flush worker logs that it fails. It retries many times a second.
+const failureEvery = 10 * time.Second
 
 // flushWorker moves rows of the memtable into the data table. It is used by one goroutine.
 type flushWorker struct {
@@ -31,8 +32,8 @@ func (a *Appender) newFlushWorker() *flushWorker {
 
 func (a *Appender) logUnreadable(row []byte, err error) {
 	a.metrics.unreadable.Inc()
-	a.config.Logger.Error("left the cells of a row as they are: one cannot be read", "table", a.config.Settings.Tables.Data,
-		"row", a.config.UIDs.FormatRowKey(row), "err", err)
+	a.config.Logger.Error("left the cells of a row as they are: one cannot be read",
+		"table", a.config.Settings.Tables.Data, "row", a.config.UIDs.FormatRowKey(row), "err", err)
 }
 
 // flushShard makes the samples of a flush shard durable in the data table.

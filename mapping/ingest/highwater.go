@@ -14,11 +14,11 @@ import (
 	"github.com/promtsd/promtsd/store"
 )
 
-// highWater gives arrival times to requests. Of two samples at one instant the later counts, and arrival times, from which
-// cell timestamps are made, say which is later. Clocks step back; and cell timestamps run ahead of the clock when many
-// samples that do not follow their series' latest come within a millisecond. So no arrival time is behind any that was
-// given before; and a timestamp is recorded that no cell timestamp exceeds until a higher one is recorded. A process
-// begins with the recorded one:
+// highWater gives arrival times to requests. Of two samples at one instant the later counts, and arrival times, from
+// which cell timestamps are made, say which is later. Clocks step back; and cell timestamps run ahead of the clock
+// when many samples that do not follow their series' latest come within a millisecond. So no arrival time is behind
+// any that was given before; and a timestamp is recorded that no cell timestamp exceeds until a higher one is
+// recorded. A process begins with the recorded one:
 //
 //	system table:  row "ahead" | family "p" | qualifier "cells" | value: milliseconds since 1970, 8 bytes
 //
@@ -35,8 +35,10 @@ type highWater struct {
 }
 
 const (
-	aheadOfClock = 2000 // by how many milliseconds the recorded timestamp is ahead of the clock, so that it is rarely written
-	aheadOfNeed  = 200  // by how many it is beyond what is needed, where that is ahead of the clock
+	// aheadOfClock is by how many milliseconds the recorded timestamp is ahead of the clock, so that it is rarely written.
+	aheadOfClock = 2000
+	// aheadOfNeed is by how many it is beyond what is needed, where that is ahead of the clock.
+	aheadOfNeed = 200
 )
 
 var highWaterRow, highWaterQualifier = []byte("ahead"), []byte("cells")

@@ -58,8 +58,8 @@ func (a *Appender) newSingleReplayer(samples *atomic.Int64) journal.Replayer {
 	return &replayer{a: a.forReplay(), single: true, samples: samples}
 }
 
-// forReplay returns an Appender for a replay whose samples must not be mixed with what comes meanwhile: they get cells of
-// their own, with the times at which they arrived. It uses a quarter of the memory that this one may.
+// forReplay returns an Appender for a replay whose samples must not be mixed with what comes meanwhile: they get
+// cells of their own, with the times at which they arrived. It uses a quarter of the memory that this one may.
 func (a *Appender) forReplay() *Appender {
 	c := a.config
 	c.Registerer = nil
@@ -72,8 +72,8 @@ func (a *Appender) forReplay() *Appender {
 	return other
 }
 
-// Retry replays an entry that is in quarantine (journal.Retry), and says how many samples of it are stored. c is that of
-// an Appender in buffered mode; one that runs on the store may go on.
+// Retry replays an entry that is in quarantine (journal.Retry), and says how many samples of it are stored. c is that
+// of an Appender in buffered mode; one that runs on the store may go on.
 func Retry(ctx context.Context, c Config, writer journal.ID, number uint64) (samples int, ok bool, err error) {
 	a, err := New(c)
 	if err != nil {

@@ -125,8 +125,8 @@ func (n *nameList) add(kind mapping.Kind, text string) int {
 	return i
 }
 
-// slab holds the keys of a request's new series one behind the other, so that they are compared fast when the series come
-// together again. Its blocks are small: each stays in memory as long as any of its series is cached.
+// slab holds the keys of a request's new series one behind the other, so that they are compared fast when the series
+// come together again. Its blocks are small: each stays in memory as long as any of its series is cached.
 type slab struct {
 	left int // bytes that are expected
 	rest []byte

@@ -36,8 +36,8 @@ func (s *slowRegion) Apply(ctx context.Context, b *store.Batch) error {
 	return s.Store.Apply(ctx, b)
 }
 
-// A region that does not answer holds up the rows that it has, and nothing else: with fewer salt buckets than flush workers,
-// and with more.
+// A region that does not answer holds up the rows that it has, and nothing else: with fewer salt buckets than flush
+// workers, and with more.
 func TestFlush_SlowRegionDelaysOnlyItsRows(t *testing.T) {
 	for _, saltBuckets := range []int{4, 40} {
 		t.Run(fmt.Sprintf("%d_salt_buckets", saltBuckets), func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/promtsd/promtsd/mapping"
 )
 
-// A request that did not come by remote write, or of which limits refused a part, is journaled in a flat encoding. After the number of its series
-// come these, one after the other, and after the number of its exemplars those:
+// A request that did not come by remote write, or of which limits refused a part, is journaled in a flat encoding.
+// After the number of its series come these, one after the other, and after the number of its exemplars those:
 //
 //	+----------------+-------------+-----------------+--------------------+
 //	| uvarint length | label bytes | uvarint samples | uvarint histograms |

@@ -18,8 +18,8 @@ import (
 const (
 	// pointBytes is what a point takes, as an operand and in what is made of it.
 	pointBytes = 2 * 16
-	// windowSampleBytes is what a sample takes while a function looks at it: in a ring that doubles, and among those of its
-	// window, which some functions copy.
+	// windowSampleBytes is what a sample takes while a function looks at it: in a ring that doubles, and among those of
+	// its window, which some functions copy.
 	windowSampleBytes = 112
 	// lineBytes is what a series takes besides its points and labels, likewise.
 	lineBytes = 400

@@ -1,15 +1,16 @@
-// Package feed is the change feed of the series index. Several processes may write to one store. Each adds to every batch
-// with index rows a row of the feed, which repeats them, and reads the rows of the others every few seconds. So each
-// process learns of new series without reading the days of the index again.
+// Package feed is the change feed of the series index. Several processes may write to one store. Each adds to every
+// batch with index rows a row of the feed, which repeats them, and reads the rows of the others every few seconds. So
+// each process learns of new series without reading the days of the index again.
 //
 // A row of the feed stands in promtsd's own table:
 //
 //	row 'n' | writer (8 random bytes) | number (8 bytes, from 1) | family "p" | empty qualifier
 //	value: of each index row: length (2 bytes) | day (2 bytes) | TSUID; length counts the day and the TSUID
 //
-// A writer numbers its rows one by one. Rows may become visible in another order, and some never do. A reader therefore
-// reads again from the first number that it misses, until it has missed that number for so long that its batch must have
-// failed. No clock of one process is compared with that of another, neither here nor where old rows are removed.
+// A writer numbers its rows one by one. Rows may become visible in another order, and some never do. A reader
+// therefore reads again from the first number that it misses, until it has missed that number for so long that its
+// batch must have failed. No clock of one process is compared with that of another, neither here nor where old rows
+// are removed.
 //
 // Who may call what: Put and Fresh may be called at any time, by any goroutine. Run is called once; Read and Sweep are
 // its steps. Read may also be called by others, Sweep not.
@@ -112,8 +113,8 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-// Put adds to a batch the rows that repeat some of its index rows, for other processes. indexRows are their positions in
-// the batch, at least one; the key of each is one byte, then the day and the TSUID.
+// Put adds to a batch the rows that repeat some of its index rows, for other processes. indexRows are their positions
+// in the batch, at least one; the key of each is one byte, then the day and the TSUID.
 func (f *Feed) Put(b *store.Batch, indexRows []int) {
 	var value []byte
 	now := b.At(indexRows[0]).Timestamp
@@ -173,8 +174,8 @@ func parseKey(row []byte) (id writerID, number uint64) {
 // head is what all keys of a writer begin with.
 func (id writerID) head() []byte { return append([]byte{rowPrefix}, id[:]...) }
 
-// Changes are the days and TSUIDs that the value of a row lists. A value that no writer has made ends where it cannot be
-// read.
+// Changes are the days and TSUIDs that the value of a row lists. A value that no writer has made ends where it cannot
+// be read.
 func Changes(value []byte) iter.Seq2[mapping.Day, []byte] {
 	return func(yield func(mapping.Day, []byte) bool) {
 		for len(value) >= 2 {

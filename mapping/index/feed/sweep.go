@@ -17,8 +17,8 @@ type mark struct {
 // sweepBatch is how many rows one batch deletes.
 const sweepBatch = 1000
 
-// Sweep removes the rows that it has seen for two hours, of all writers, ended ones too. It marks the rows that are there
-// now. A reader has read them when they are removed, or it begins anew.
+// Sweep removes the rows that it has seen for two hours, of all writers, ended ones too. It marks the rows that are
+// there now. A reader has read them when they are removed, or it begins anew.
 func (f *Feed) Sweep(ctx context.Context, now time.Time) error {
 	left := make(map[writerID]bool)
 	for start := []byte{rowPrefix}; ; {

@@ -11,13 +11,13 @@ import (
 // metrics.
 type AnyOf struct{ Keys, Values []mapping.UID }
 
-// worthUniting: a condition is passed over where it would be more than so many times the work to unite its lists than to
-// look at each candidate.
+// worthUniting: a condition is passed over where it would be more than so many times the work to unite its lists than
+// to look at each candidate.
 const worthUniting = 4
 
-// Intersect returns candidates, among which are all those of within that meet all conditions, and maybe others. It begins
-// with the rarest. reserve is told of the bytes of memory that the lists take which are made, before they are made; its
-// error comes back. No lock is held meanwhile.
+// Intersect returns candidates, among which are all those of within that meet all conditions, and maybe others. It
+// begins with the rarest. reserve is told of the bytes of memory that the lists take which are made, before they are
+// made; its error comes back. No lock is held meanwhile.
 func (s *Set) Intersect(within Candidates, conditions []AnyOf, reserve func(bytes int) error) (Candidates, error) {
 	unions := s.unions(conditions)
 	if within.numbers != nil {

@@ -2,16 +2,16 @@
 // active, and for each metric and each tag the list of its series: the postings. Matchers are answered by intersecting
 // lists.
 //
-// Series have numbers from 0 on, in the order in which they came. So every list is made ascending by appending to it, and
-// nothing is ever taken out of a Set. What was read from it stays valid and must not be changed; series that are added
-// later are not in it.
+// Series have numbers from 0 on, in the order in which they came. So every list is made ascending by appending to it,
+// and nothing is ever taken out of a Set. What was read from it stays valid and must not be changed; series that are
+// added later are not in it.
 //
 // The package is pure: it knows nothing of stores, contexts and names. UIDs stand for names; whoever needs the texts of
 // UIDs asks for the UIDs first, looks them up, and then asks on.
 //
-// Locks: a Set has one mutex, and every exported method takes it on its own and gives it back before it returns. So a Set
-// is safe for concurrent use, and its mutex comes after every lock of its callers. While it is held only the function
-// given to ActiveValues is called, which must not wait or call the Set.
+// Locks: a Set has one mutex, and every exported method takes it on its own and gives it back before it returns. So a
+// Set is safe for concurrent use, and its mutex comes after every lock of its callers. While it is held only the
+// function given to ActiveValues is called, which must not wait or call the Set.
 package postings
 
 import (
@@ -107,7 +107,8 @@ func (s *Set) Add(tsuid []byte, day mapping.Day, max int) bool {
 	return s.add(tsuid, day, max)
 }
 
-// AddAll is Add of some series, whose TSUIDs stand end to end in tsuids and end at ends. It stops where Add returns false.
+// AddAll is Add of some series, whose TSUIDs stand end to end in tsuids and end at ends. It stops where Add returns
+// false.
 func (s *Set) AddAll(tsuids []byte, ends []int, day mapping.Day, max int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,8 +30,8 @@ func (s *Set) Tagks() []mapping.UID {
 	return keys
 }
 
-// Values returns the values that the series have of some tagks, or the metrics where keys is nil. ok is false if they are
-// more than most. A value that several of the tagks have may come several times.
+// Values returns the values that the series have of some tagks, or the metrics where keys is nil. ok is false if they
+// are more than most. A value that several of the tagks have may come several times.
 func (s *Set) Values(keys []mapping.UID, most int) (values []mapping.UID, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -82,8 +82,8 @@ func (s *Set) HasOtherMetric(than []mapping.UID, r DayRun) bool {
 	return false
 }
 
-// ActiveValues appends those of some values (see Values) that a candidate has which was active on a day of r and passes.
-// passes must be quick: the Set is locked. nil lets all pass.
+// ActiveValues appends those of some values (see Values) that a candidate has which was active on a day of r and
+// passes. passes must be quick: the Set is locked. nil lets all pass.
 func (s *Set) ActiveValues(dst, keys, values []mapping.UID, among Candidates, r DayRun,
 	passes func(tsuid []byte, value mapping.UID) bool,
 ) []mapping.UID {

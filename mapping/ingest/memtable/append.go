@@ -17,8 +17,8 @@ type Indexer interface {
 	IndexMissing(s *Series, day mapping.Day)
 }
 
-// Writer appends the samples of one request. It is for one goroutine, and holds the lock of a group between calls: Close
-// must follow, and nothing else that locks a series may come before.
+// Writer appends the samples of one request. It is for one goroutine, and holds the lock of a group between calls:
+// Close must follow, and nothing else that locks a series may come before.
 type Writer struct {
 	table   *Table
 	arrival Arrival

@@ -66,8 +66,8 @@ func take(table *memtable.Table, f *memtable.Flush) (taken []int) {
 	return nil
 }
 
-// What a flush has taken stays readable, and the oldest, until it is committed; what comes meanwhile is for the next, and
-// what is aborted, too.
+// What a flush has taken stays readable, and the oldest, until it is committed; what comes meanwhile is for the next,
+// and what is aborted, too.
 func TestFlush_KeepsSamplesUntilTheyAreCommitted(t *testing.T) {
 	table := memtable.New(memtable.Config{
 		Schema: mapping.Schema{MetricWidth: 3, TagkWidth: 3, TagvWidth: 3}, MaxBytes: 1 << 20,

@@ -8,10 +8,10 @@ import (
 	"github.com/promtsd/promtsd/mapping/request"
 )
 
-// group is up to 32 series that were seen first in the same request, one after the other. They come together again and
-// again: so they share one mutex, and one staging buffer. A series' own memory is far from that of its neighbours, and to
-// wait for it is most of what an append costs. Staged samples go there several at a time: when the buffer is full, and
-// before anyone looks at a series of the group.
+// group is up to 32 series that were seen first in the same request, one after the other. They come together again
+// and again: so they share one mutex, and one staging buffer. A series' own memory is far from that of its
+// neighbours, and to wait for it is most of what an append costs. Staged samples go there several at a time: when the
+// buffer is full, and before anyone looks at a series of the group.
 type group struct {
 	mu         sync.Mutex
 	table      *Table
@@ -127,8 +127,8 @@ func (g *group) unstage() {
 	g.table.buffered.Add(int64(grown))
 }
 
-// prefetch reads what unstage will touch of the series: so the waits for memory overlap. The sum keeps the compiler from
-// dropping the reads.
+// prefetch reads what unstage will touch of the series: so the waits for memory overlap. The sum keeps the compiler
+// from dropping the reads.
 func (g *group) prefetch() {
 	for i := range g.slots {
 		if s := g.slots[i].series; s != nil {

@@ -33,8 +33,8 @@ const (
 // hasUnflushed says whether there are points that no flush has taken yet.
 func (r *row) hasUnflushed() bool { return len(r.points) > r.flushing }
 
-// add appends a point, unless it is a duplicate: the latest point at its instant has the same bytes. grown is by how many
-// bytes the memory of the row grew.
+// add appends a point, unless it is a duplicate: the latest point at its instant has the same bytes. grown is by how
+// many bytes the memory of the row grew.
 func (r *row) add(offsetMs uint32, v float64) (grown int, duplicate bool) {
 	if len(r.points) > 0 && offsetMs <= r.last {
 		var buf [mapping.MaxPointBytes]byte
@@ -92,8 +92,8 @@ func (r *row) commit() {
 // pending says whether there is anything to flush, or to merge once the hour has ended.
 func (r *row) pending() bool { return len(r.points) > 0 || r.cells > 1 }
 
-// rowOf returns the row of a base time, and opens it if need be. startBase is the hour in which the process started: its
-// row may have cells from before. grown is by how many bytes the memory of the series grew.
+// rowOf returns the row of a base time, and opens it if need be. startBase is the hour in which the process started:
+// its row may have cells from before. grown is by how many bytes the memory of the series grew.
 func (s *Series) rowOf(base, startBase uint32) (r *row, grown int) {
 	c := &s.current
 	switch {

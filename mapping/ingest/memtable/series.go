@@ -47,8 +47,8 @@ func (s *Series) Nameless() bool { return s.nameless }
 // Slot is where samples of the series are staged.
 func (s *Series) Slot() Slot { return Slot{s.group, s.slot} }
 
-// CellTime returns the cell timestamp for a sample at t that arrives at now, both in milliseconds since 1970. The series
-// must be locked.
+// CellTime returns the cell timestamp for a sample at t that arrives at now, both in milliseconds since 1970. The
+// series must be locked.
 func (s *Series) CellTime(t, now int64) int64 {
 	switch {
 	case now > s.runTime:

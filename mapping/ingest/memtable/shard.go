@@ -10,9 +10,9 @@ import (
 // Shards is the number of flush shards. Each series belongs to one; a flush interval goes once through all of them.
 const Shards = 256
 
-// Flush worker i has the flush shards i, i+Workers, i+2*Workers and so on, and flushes one after the other. With salt a
-// worker has the series of one salt bucket, or of a few: so a region that does not answer holds up the worker whose rows
-// it has, for as long as the store tries, and no other. Without salt nothing is known of where rows are.
+// Flush worker i has the flush shards i, i+Workers, i+2*Workers and so on, and flushes one after the other. With salt
+// a worker has the series of one salt bucket, or of a few: so a region that does not answer holds up the worker whose
+// rows it has, for as long as the store tries, and no other. Without salt nothing is known of where rows are.
 const (
 	unsaltedWorkers = 4
 	maxWorkers      = 16
@@ -101,10 +101,10 @@ func (t *Table) OldestEntry() uint64 { return t.oldest().entry }
 // acknowledged before the call, and is older, is in the data table.
 func (t *Table) OldestBase() uint32 { return t.oldest().base }
 
-// Buffered calls f with the points of series that are acknowledged and may not be in the data table yet: for each TSUID
-// that has any, by its position, and each of its hours from one base time to another, both included, ascending. points is
-// a point list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. Read here before the data
-// table: the reverse can miss samples that are flushed in between.
+// Buffered calls f with the points of series that are acknowledged and may not be in the data table yet: for each
+// TSUID that has any, by its position, and each of its hours from one base time to another, both included, ascending.
+// points is a point list (see mapping.AppendPoint) in order of arrival, and only f's until it returns. Read here
+// before the data table: the reverse can miss samples that are flushed in between.
 func (t *Table) Buffered(tsuids [][]byte, from, to uint32, f func(i int, base uint32, points []byte)) {
 	for i, tsuid := range tsuids {
 		s := t.get(tsuid)

@@ -1,5 +1,5 @@
-// Package memtable holds samples that are durable in the journal and not yet in the data table: an open row for each hour
-// of each series. It is pure memory: no store, no context, no clock of its own.
+// Package memtable holds samples that are durable in the journal and not yet in the data table: an open row for each
+// hour of each series. It is pure memory: no store, no context, no clock of its own.
 //
 //	Table
 //	+- stripes: TSUID -> *Series                     found by queries, and by the series cache

@@ -1,5 +1,5 @@
-// Package recovery sees to it that no acknowledged sample is lost when a process dies. It keeps the lease of this process's
-// own journal, takes over the journals of processes that died, and replays entries that have no lease.
+// Package recovery sees to it that no acknowledged sample is lost when a process dies. It keeps the lease of this
+// process's own journal, takes over the journals of processes that died, and replays entries that have no lease.
 //
 //	Start     open a journal -> replay the journals of the dead -> requests may come
 //	running   keep: renew the lease, record the checkpoint; on a lost lease, begin a new journal
@@ -29,11 +29,11 @@ type Config struct {
 	Journal journal.Config // First is set by the Recovery
 	Write   bool           // this process writes a journal; otherwise it takes over those of others only
 
-	// OldestEntry is the lowest entry of the own journal of which samples are not in the data table yet, as far as they are
-	// in memory. It is asked after the entries in flight were.
+	// OldestEntry is the lowest entry of the own journal of which samples are not in the data table yet, as far as they
+	// are in memory. It is asked after the entries in flight were.
 	OldestEntry func() uint64
-	// Lost is called when another process has taken the own journal over, before a new one begins: samples that arrive from
-	// now on count over those that are replayed there.
+	// Lost is called when another process has taken the own journal over, before a new one begins: samples that arrive
+	// from now on count over those that are replayed there.
 	Lost func()
 
 	// NewReplayer returns what takes the entries of a dead writer's journal, and end, which is called after the last.
@@ -128,9 +128,9 @@ func (r *Recovery) Abandon() {
 // leaveTime is how long it may take to leave the journal to others, when the time for flushing is over.
 const leaveTime = 2 * time.Second
 
-// Close gives the own journal up, after StopWatching. flushed is the error of flushing all that was in memory: without one
-// the journal is deleted; otherwise, or when ctx ends before that is done, it is left to the next start or to another
-// process.
+// Close gives the own journal up, after StopWatching. flushed is the error of flushing all that was in memory:
+// without one the journal is deleted; otherwise, or when ctx ends before that is done, it is left to the next start
+// or to another process.
 func (r *Recovery) Close(ctx context.Context, flushed error) error {
 	r.keeping.stop()
 	defer r.journal.Store(nil) // not before the lease is deleted: until then others ask for this process's samples

@@ -86,8 +86,8 @@ func leases(t *testing.T, st store.Store) int {
 	return len(all)
 }
 
-// What a process leaves behind is replayed at the next start, in its order, and before Start returns; of what was closed
-// nothing is left.
+// What a process leaves behind is replayed at the next start, in its order, and before Start returns; of what was
+// closed nothing is left.
 func TestStart_ReplaysWhatADeadProcessLeft(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *recovery.Recovery){
 		"killed": func(_ *testing.T, r *recovery.Recovery) { r.Abandon() },

@@ -70,8 +70,8 @@ func (r *Recovery) takeOverAll(ctx context.Context, watch *journal.Watch, id jou
 	return r.replayOrphans(ctx)
 }
 
-// orphansAfter is how many lease TTLs pass between two looks for entries without a lease. After a journal was taken over
-// it is one: what its writer had in flight comes in then.
+// orphansAfter is how many lease TTLs pass between two looks for entries without a lease. After a journal was taken
+// over it is one: what its writer had in flight comes in then.
 const orphansAfter = 20
 
 // watch takes over the journals of writers that die, and replays entries without a lease.

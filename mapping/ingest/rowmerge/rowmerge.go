@@ -1,11 +1,13 @@
-// Package rowmerge makes cells of the rows that a flush takes from the memtable: one cell of the new points of a row; or,
-// where the hour has ended, one cell of all points of the row, so that years of data are one cell an hour and series.
+// Package rowmerge makes cells of the rows that a flush takes from the memtable: one cell of the new points of a row;
+// or, where the hour has ended, one cell of all points of the row, so that years of data are one cell an hour and
+// series.
 //
 //	store      10:00 | cell of 10:00..10:20 | cell of 10:20..10:40 |
 //	memtable   10:00 |                                            points of 10:40..10:59
 //	batch      10:00 | put one cell of 10:00..10:59; delete the two, at their cell timestamps
 //
-// Who reads the row before, during or after the batch finds the same samples. Native histograms stay cells of their own.
+// Who reads the row before, during or after the batch finds the same samples. Native histograms stay cells of their
+// own.
 package rowmerge
 
 import (
@@ -125,8 +127,8 @@ func (m *Merger) put(key, qualifier []byte, timestamp int64, value []byte) {
 	m.stats.Cells++
 }
 
-// mergeRows reads the rows of ended hours that have cells in the store, and makes one cell of these and the new points. A
-// row that cannot be read is left as it is: its points get a cell of their own.
+// mergeRows reads the rows of ended hours that have cells in the store, and makes one cell of these and the new
+// points. A row that cannot be read is left as it is: its points get a cell of their own.
 func (m *Merger) mergeRows(ctx context.Context) error {
 	m.merges = m.merges[:0]
 	for i := range m.rows {

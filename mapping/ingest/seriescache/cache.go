@@ -1,5 +1,5 @@
-// Package seriescache finds the series of a request by the bytes that its sender wrote: label bytes, or references to the
-// symbols of remote write 2.0. It does no I/O.
+// Package seriescache finds the series of a request by the bytes that its sender wrote: label bytes, or references to
+// the symbols of remote write 2.0. It does no I/O.
 //
 //	Cache    bytes -> Entry -> *memtable.Series; bounded by entries and bytes, CLOCK
 //	Symbols  symbol -> number, so that references of different requests can be compared
@@ -22,8 +22,8 @@ import (
 	"github.com/promtsd/promtsd/mapping/ingest/memtable"
 )
 
-// Cache finds a series by its label bytes. They are compared, not only hashed, so that two series can never be mixed. It
-// holds a bounded number of entries, in bounded memory; see package clockcache for which it drops.
+// Cache finds a series by its label bytes. They are compared, not only hashed, so that two series can never be mixed.
+// It holds a bounded number of entries, in bounded memory; see package clockcache for which it drops.
 //
 // A series is held under its label bytes with sorted labels and no empty values, and under each other encoding in which
 // a sender wrote it; the memtable sees to it that there is one Series for all. It is safe for concurrent use.
@@ -148,8 +148,8 @@ func (e *Entry) SetActive(period uint32) {
 	e.state.Or(period << entryPeriod)
 }
 
-// Add holds a series under some label bytes, which it retains, and returns the one to use: another with the same TSUID if
-// there is one.
+// Add holds a series under some label bytes, which it retains, and returns the one to use: another with the same
+// TSUID if there is one.
 func (c *Cache) Add(raw []byte, new *memtable.Series) *memtable.Series {
 	return c.add(c.hash(raw), raw, new)
 }

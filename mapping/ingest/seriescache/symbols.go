@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// symbols numbers the symbols of remote write 2.0, so that a few numbers identify a series, and its label bytes need not
-// be made to compare them. Each request brings its own list of symbols, in an order of its own.
+// symbols numbers the symbols of remote write 2.0, so that a few numbers identify a series, and its label bytes need
+// not be made to compare them. Each request brings its own list of symbols, in an order of its own.
 //
 // When there are too many, which takes long if most of them stay the same, the numbers begin anew, and with them an
 // epoch: a number means a symbol only together with its epoch.

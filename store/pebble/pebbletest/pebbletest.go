@@ -1,5 +1,5 @@
-// Package pebbletest opens the database that most tests run on: an embedded store on a file system in memory, which ends
-// with its test.
+// Package pebbletest opens the database that most tests run on: an embedded store on a file system in memory, which
+// ends with its test.
 package pebbletest
 
 import (

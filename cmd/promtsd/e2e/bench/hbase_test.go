@@ -13,8 +13,8 @@ import (
 	"github.com/promtsd/promtsd/store/hbase/hbasetest"
 )
 
-// flushInterval is how long promtsd buffers samples in BenchmarkHBaseModes. An hour of data is sent within seconds: with the
-// default of 5m each row would be written as one cell, which live data never is.
+// flushInterval is how long promtsd buffers samples in BenchmarkHBaseModes. An hour of data is sent within seconds:
+// with the default of 5m each row would be written as one cell, which live data never is.
 const flushInterval = time.Second
 
 // mode is a mode of the write path.
@@ -22,8 +22,8 @@ type mode struct {
 	name     string
 	series   int
 	interval time.Duration
-	// live paces the senders, so that samples of five minutes come within a flushInterval: time runs as many times faster as
-	// the hold time is shorter than its default. All other senders are as fast as promtsd takes their samples.
+	// live paces the senders, so that samples of five minutes come within a flushInterval: time runs as many times
+	// faster as the hold time is shorter than its default. All other senders are as fast as promtsd takes their samples.
 	live bool
 }
 
