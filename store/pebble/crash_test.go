@@ -133,6 +133,11 @@ func TestCrash_LosesNothingAcknowledged(t *testing.T) {
 // Without syncs a crash of the machine takes the end of what was written, and never more than was written in about a
 // second.
 func TestCrash_NoSyncLosesOnlyTheEnd(t *testing.T) {
+	t.Parallel()
+	waits := uint64(3) // seeds with which numbers become durable before the crash
+	if testing.Short() {
+		waits = 1
+	}
 	for seed := range uint64(20) {
 		fs := vfs.NewCrashableMem()
 		s := open(t, pebble.Config{Dir: "db", FS: fs, NoSync: true, MemTableBytes: 256 << 10})
@@ -147,7 +152,7 @@ func TestCrash_NoSyncLosesOnlyTheEnd(t *testing.T) {
 				number++
 			}
 		}
-		if write(100); seed < 3 {
+		if write(100); seed < waits {
 			durable = number - 1
 			time.Sleep(1500 * time.Millisecond)
 		}
@@ -248,6 +253,7 @@ func TestCrash_ChildWrites(t *testing.T) {
 }
 
 func TestCrash_KilledProcess(t *testing.T) {
+	t.Parallel()
 	for _, lines := range []int{50, 51, 400, 1500, 1501} {
 		dir := t.TempDir()
 		child := exec.Command(os.Args[0], "-test.run=^TestCrash_ChildWrites$")

@@ -161,6 +161,7 @@ func TestFault_FailedLogLosesNothingAcknowledged(t *testing.T) {
 }
 
 func TestFault_FullDiskRefusesWritesUntilFlushesSucceed(t *testing.T) {
+	t.Parallel()
 	fs := vfs.NewMem()
 	disk := newFailing(fs, ".sst", syscall.ENOSPC)
 	s := open(t, pebble.Config{Dir: "db", FS: disk, MemTableBytes: 16 << 10})
@@ -225,6 +226,7 @@ func TestFault_ManifestStopsForGood(t *testing.T) {
 }
 
 func TestFault_OpenReportsEveryFailure(t *testing.T) {
+	t.Parallel()
 	full := vfs.NewCrashableMem()
 	s := open(t, pebble.Config{Dir: "db", FS: full})
 	createData(t, s)

@@ -249,6 +249,7 @@ func TestLog_FailuresOfItsTreeStopTheStore(t *testing.T) {
 }
 
 func TestLog_FullDiskRefusesWritesUntilFlushesSucceed(t *testing.T) {
+	t.Parallel()
 	disk := newFailing(vfs.NewMem(), ".sst", syscall.ENOSPC)
 	s := open(t, pebble.Config{Dir: "db", FS: disk, MemTableBytes: 64 << 10})
 	createData(t, s)

@@ -82,6 +82,7 @@ func TestFault_FullDiskIsWaitedFor(t *testing.T) {
 }
 
 func TestFault_OpenWaitsForRoom(t *testing.T) {
+	t.Parallel()
 	fs := vfs.NewMem()
 	s := open(t, pebble.Config{Dir: "db", FS: fs})
 	createData(t, s)
@@ -117,6 +118,7 @@ func TestFault_OpenWaitsForRoom(t *testing.T) {
 }
 
 func TestFault_OpenGoesOnWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
 	disk := newFailing(vfs.NewMem(), "", syscall.ENOSPC)
 	disk.on.Store(true)
 	go func() {
@@ -134,6 +136,7 @@ func TestFault_OpenGoesOnWhenThereIsRoom(t *testing.T) {
 
 // A store whose disk stays full is closed soon, and loses nothing.
 func TestFault_CloseDoesNotWaitForRoom(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range []string{".log", ".sst"} {
 		fs := vfs.NewCrashableMem()
 		disk := newFailing(fs, suffix, syscall.ENOSPC)
@@ -223,6 +226,7 @@ func (c *crowded) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 // New data is refused before the disk is full, so that there is room for what the store has to do then.
 func TestWritable_KeepsSomeRoom(t *testing.T) {
+	t.Parallel()
 	disk := &crowded{FS: vfs.NewMem()}
 	disk.free.Store(1 << 29)
 	s := open(t, pebble.Config{Dir: "db", FS: disk})

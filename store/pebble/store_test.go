@@ -36,6 +36,7 @@ func TestStore_SmallTables(t *testing.T) {
 }
 
 func TestStore_NoSync(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t testing.TB) store.Store {
 		return open(t, pebble.Config{Dir: t.TempDir(), NoSync: true})
 	})

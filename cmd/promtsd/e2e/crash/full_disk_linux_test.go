@@ -171,6 +171,7 @@ func (l *life) count(start time.Time) string {
 // While the disk is full writes are answered 503 and reads go on, whoever asks is told why, and there is service again
 // when there is room: all in one life of promtsd, and from the start of another.
 func TestServe_OutlivesAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := smallDiskOf(t)
 	start := time.Now().Add(-time.Minute).Truncate(time.Second)
 	l := startLife(t, promtest.Promtsd(t), dir)
@@ -247,6 +248,7 @@ func TestServe_OutlivesAFullDisk(t *testing.T) {
 // When the disk fails so that only a restart helps, promtsd says so and ends by itself; what it acknowledged is there
 // in its next life.
 func TestServe_EndsByItselfWhenOnlyARestartHelps(t *testing.T) {
+	t.Parallel()
 	bin, dir, control := promtest.TorturablePromtsd(t), t.TempDir(), filepath.Join(t.TempDir(), "faults")
 	inflict := func(disk string) {
 		if err := os.WriteFile(control, fmt.Appendf(nil, `{"Disk":%q}`, disk), 0o644); err != nil {

@@ -35,7 +35,7 @@ const (
 func TestJournal_LosesNothingByKill(t *testing.T) {
 	rounds := 20
 	if testing.Short() {
-		rounds = 5
+		rounds = 3
 	}
 	if text := os.Getenv(crashRounds); text != "" {
 		var err error
