@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 
 	// Tests of whole programs.
 	"cmd/promtsd/e2e/bench":      {"adapter", "adapter/wire", "mapping", "query"},
-	"cmd/promtsd/e2e/crash":      {},
+	"cmd/promtsd/e2e/crash":      {"cmd/promtsd/e2e/crowd"},
 	"cmd/promtsd/e2e/crowd":      {"cmd/promtsd/promtest", "cmd/promtsd/remotetest", "mapping/request"},
 	"cmd/promtsd/e2e/faults":     {"cmd/promtsd/e2e/crowd"},
 	"cmd/promtsd/e2e/hbase":      {"adapter/peer", "cmd/promtsd/e2e/crowd", "mapping"},

@@ -1,11 +1,12 @@
 package crash_test
 
 import (
-	"net/http"
 	"testing"
 	"time"
 
+	"github.com/promtsd/promtsd/cmd/promtsd/e2e/crowd"
 	"github.com/promtsd/promtsd/cmd/promtsd/promtest"
+	"github.com/promtsd/promtsd/cmd/promtsd/remotetest"
 )
 
 func TestHBase_NothingAcknowledgedIsLostByKillOfOneOfTwo(t *testing.T) {
@@ -13,26 +14,22 @@ func TestHBase_NothingAcknowledgedIsLostByKillOfOneOfTwo(t *testing.T) {
 	h := promtest.NewTables(t, "kill_one")
 	h.Init(t, "--salt.width=1", "--salt.buckets=4")
 	first, second := h.Serve(t, "--write.lease-ttl=2s"), h.Serve(t, "--write.lease-ttl=2s")
-	l, stop := startLoad(t, first.URL(), second.URL())
+	c, stop := crowd.Start(t, hurried, first.URL(), second.URL())
 	for range 4 {
-		l.await(t, 100)
-		l.during(func() {
-			first.Kill()
-			promtest.Sleep(t.Context(), 200*time.Millisecond) // the second is alone
-			first.Restart()
-		})
+		c.Await(t, 100)
+		first.Kill()
+		promtest.Sleep(t.Context(), 200*time.Millisecond) // the second is alone
+		first.Restart()
 	}
-	l.await(t, 50)
-	l.during(func() { first.Kill() })
-	l.await(t, 50)
-	l.during(stop)
+	c.Await(t, 50)
+	first.Kill()
+	c.Await(t, 50)
+	stop()
 	// The second is to have taken the journal of the first over.
 	h.AwaitWriters(t, second)
-	delete(l.refused, http.StatusServiceUnavailable) // before a promtsd is ready
-	if len(l.refused) > 0 {
-		t.Errorf("answers other than 2xx, by status: %v", l.refused)
-	}
-	l.check(t, second.URL())
+	c.Report(t, true)
+	c.CheckOne(t, 1, remotetest.ResponseTypes...)
 	first.Restart()
-	l.check(t, first.URL())
+	c.CheckOne(t, 0, remotetest.ResponseTypes...)
+	c.Report(t, false)
 }

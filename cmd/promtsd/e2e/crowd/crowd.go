@@ -3,6 +3,7 @@
 package crowd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,12 @@ import (
 // Patience is how long an answer may take, far above what promtsd takes unless it is frozen.
 const Patience = time.Minute
 
+// Config says how a crowd behaves.
+type Config struct {
+	Patience time.Duration // whoever does not answer for so long is left alone; default: Patience
+	Pause    time.Duration // of a sender after each request; default: 50 ms
+}
+
 const (
 	crowdSenders     = 4
 	crowdSamples     = 8   // of a request, each of another series
@@ -42,8 +49,9 @@ const (
 // again and again, in turn to all of the promtsd, until it is acknowledged. So all requests before a certain one are
 // acknowledged, and none behind the one that follows was ever sent.
 type Crowd struct {
-	urls  []string
-	start int64 // time of sample 0
+	config Config
+	urls   []string
+	start  int64 // time of sample 0
 
 	mu       sync.Mutex // guards what follows
 	begun    [crowdSenders]int
@@ -84,19 +92,21 @@ func (c *Crowd) sample(sender, n int) (request.Sample, []prompb.Label) {
 	p := request.Sample{T: c.start + int64(n)*crowdIntervalMs, V: math.Float64frombits(random.Uint64())}
 	return p, []prompb.Label{
 		{Name: "__name__", Value: "crowd_" + strconv.Itoa(series%2)},
-		{Name: "series", Value: strconv.Itoa(series)},
 		{Name: "run", Value: strconv.Itoa(n / crowdSamples / crowdRun)},
 		{Name: "sender", Value: strconv.Itoa(sender)},
+		{Name: "series", Value: strconv.Itoa(series)},
 	}
 }
 
 // Start lets the crowd loose on the promtsd at urls; the returned function stops it and waits for it.
-// Whoever does not answer for so long as patience is left alone.
-func Start(t *testing.T, patience time.Duration, urls ...string) (*Crowd, func()) {
-	c := &Crowd{urls: urls, start: time.Now().Add(-24 * time.Hour).UnixMilli(), resident: make([]uint64, len(urls))}
+func Start(t *testing.T, config Config, urls ...string) (*Crowd, func()) {
+	config.Patience, config.Pause = cmp.Or(config.Patience, Patience), cmp.Or(config.Pause, crowdPause)
+	c := &Crowd{
+		config: config, urls: urls, start: time.Now().Add(-24 * time.Hour).UnixMilli(), resident: make([]uint64, len(urls)),
+	}
 	c.writes.answers, c.reads.answers = map[string]int{}, map[string]int{}
 	ctx, cancel := context.WithCancel(t.Context())
-	conns := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	conns := &http.Client{Transport: &http.Transport{}, Timeout: config.Patience}
 	if !c.send(ctx, conns, 0) { // alone, so that the two metrics have the UIDs 1 and 2
 		t.Fatalf("the first request was not accepted: %s", c.writes.failure)
 	}
@@ -104,7 +114,7 @@ func Start(t *testing.T, patience time.Duration, urls ...string) (*Crowd, func()
 	for sender := range crowdSenders {
 		all.Go(func() {
 			for c.send(ctx, conns, sender) {
-				promtest.Sleep(ctx, crowdPause)
+				promtest.Sleep(ctx, config.Pause)
 			}
 		})
 	}
@@ -155,7 +165,7 @@ func (c *Crowd) send(ctx context.Context, conns *http.Client, sender int) bool {
 		if err == nil && res.StatusCode/100 == 4 {
 			return false
 		}
-		promtest.Sleep(ctx, crowdPause)
+		promtest.Sleep(ctx, c.config.Pause)
 	}
 	return false
 }
@@ -326,6 +336,26 @@ func (c *Crowd) GoesOn(t *testing.T) {
 		crowdProgress, time.Since(begin).Round(time.Millisecond))
 }
 
+// Await returns when n more requests are acknowledged, of whatever senders.
+func (c *Crowd) Await(t *testing.T, n int) {
+	t.Helper()
+	acknowledged := func() (all int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, acked := range c.acked {
+			all += acked
+		}
+		return all
+	}
+	before := acknowledged()
+	promtest.Until(t, "requests are acknowledged", func(context.Context) error {
+		if got := acknowledged() - before; got < n {
+			return fmt.Errorf("%d of %d", got, n)
+		}
+		return nil
+	})
+}
+
 // Refused returns how many writes were answered 503 since the last report.
 func (c *Crowd) Refused() int {
 	c.mu.Lock()
@@ -359,8 +389,8 @@ func (c *Crowd) Report(t *testing.T, down bool) {
 	for _, requests := range c.acked {
 		acked += requests
 	}
-	t.Logf("writes: %v; reads: %v, of which %d warned; %d samples acknowledged in all; most memory %d MiB and %d MiB",
-		&c.writes, &c.reads, c.warned, acked*crowdSamples, c.resident[0]>>20, c.resident[1]>>20)
+	t.Logf("writes: %v; reads: %v, of which %d warned; %d samples acknowledged in all; most memory %d bytes",
+		&c.writes, &c.reads, c.warned, acked*crowdSamples, c.resident)
 	for _, failed := range []tally{c.writes, c.reads} {
 		if failed.failure != "" {
 			t.Logf("the last failure was: %s", failed.failure)

@@ -22,7 +22,7 @@ import (
 const lostJournal = "another has taken its journal over; beginning a new one"
 
 // tookOver is what promtsd logs when it has taken a journal over.
-var tookOver = regexp.MustCompile(`msg="took a journal over" writer=([0-9a-f]{16})`)
+var tookOver = regexp.MustCompile(`msg="took a journal over".* writer=([0-9a-f]{16})`)
 
 // TakenOver counts who took over whose journal, by writer.
 func TakenOver(all ...*promtest.Process) map[string]int {

@@ -85,7 +85,7 @@ func newFaults(t *testing.T) *faults {
 			StoreURL: url, Args: []string{"--hbase.timeout=4s", "--write.flush-interval=" + hold},
 		}))
 	}
-	f.Crowd, f.stop = crowd.Start(t, crowd.Patience, f.promtsd[0].URL(), f.promtsd[1].URL())
+	f.Crowd, f.stop = crowd.Start(t, crowd.Config{}, f.promtsd[0].URL(), f.promtsd[1].URL())
 	f.GoesOn(t)
 	f.Report(t, false)
 	return f

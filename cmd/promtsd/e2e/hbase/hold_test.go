@@ -211,7 +211,7 @@ func TestHBaseHold_NothingAcknowledgedIsLost(t *testing.T) {
 			h.Init(t, "--salt.width=1", "--salt.buckets=4")
 			flags := []string{shortLease, "--write.flush-interval=" + hold}
 			d := &duel{Tables: h, both: []*promtest.Process{h.Serve(t, flags...), h.Serve(t, flags...)}}
-			d.Crowd, d.stop = crowd.Start(t, frozenPatience, d.both[0].URL(), d.both[1].URL())
+			d.Crowd, d.stop = crowd.Start(t, crowd.Config{Patience: frozenPatience}, d.both[0].URL(), d.both[1].URL())
 			d.GoesOn(t)
 			for _, victim := range []int{0, 1} {
 				d.step(t, "killed", victim, d.kill)
