@@ -104,6 +104,7 @@ func (a *Appender) buffer(j *job, req *request.Write, ad admission, number uint6
 		j.series[i], refused = w.Append(j.slots[i], s, req.Samples[rs.From:rs.To])
 		ad.count(result, req, i, refused)
 	}
+	w.Unlock() // to parse a histogram may take seconds
 	j.eachHistogram(req, ad, result, func(series int, t int64, stored []byte) {
 		j.point = mapping.AppendHistogramPoint(j.point[:0], uint32(t%mapping.HourMs), stored)
 		j.series[series] = w.AppendHistogram(j.series[series], t, j.point)

@@ -33,10 +33,15 @@ func (t *Table) NewWriter(a Arrival, x Indexer) Writer {
 	return Writer{table: t, arrival: a, indexer: x}
 }
 
-// Close ends the request, and returns how many samples were duplicates of one in memory, and dropped.
-func (w *Writer) Close() (duplicates int) {
+// Unlock gives back the lock that Append held on to, before the caller does something that takes long.
+func (w *Writer) Unlock() {
 	w.group.unlock()
 	w.group = nil
+}
+
+// Close ends the request, and returns how many samples were duplicates of one in memory, and dropped.
+func (w *Writer) Close() (duplicates int) {
+	w.Unlock()
 	w.table.buffered.Add(int64(w.grown))
 	return w.duplicates
 }
@@ -44,7 +49,7 @@ func (w *Writer) Close() (duplicates int) {
 // Append appends samples of a series, whose slot the caller may know: the zero value says that it does not. It returns
 // the series that has the samples, which is another than s if s had been dropped, and what was refused of them.
 func (w *Writer) Append(slot Slot, s *Series, samples []request.Sample) (live *Series, refused request.Refusals) {
-	if slot.group != nil {
+	if slot.group != nil && len(samples) > 0 {
 		w.group = w.group.lockNext(slot.group)
 		samples = samples[w.group.stage(slot.number, samples, w.arrival.Time, &w.arrival.Admission):]
 	}
@@ -100,8 +105,7 @@ func (w *Writer) append(s *Series, samples []request.Sample) (refused request.Re
 // AppendHistogram appends a native histogram at t, milliseconds since 1970, in the form in which cells hold it. It
 // returns the series that has it.
 func (w *Writer) AppendHistogram(s *Series, t int64, point []byte) (live *Series) {
-	w.group.unlock()
-	w.group = nil
+	w.Unlock()
 	s = w.table.lockLive(s)
 	defer s.Unlock()
 	r, opened := s.rowOf(mapping.BaseTime(t), w.table.config.StartBase)

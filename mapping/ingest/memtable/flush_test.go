@@ -131,3 +131,21 @@ func TestAppend_RevivesASeriesThatWasDropped(t *testing.T) {
 		t.Errorf("%v are buffered, want both samples in one series", got)
 	}
 }
+
+// Between Unlock and the next append a Writer stops nobody: a request may do what takes long there. Nor does it where
+// there was nothing to append.
+func TestWriter_HoldsNoLockAfterUnlock(t *testing.T) {
+	table := memtable.New(memtable.Config{
+		Schema: mapping.Schema{MetricWidth: 3, TagkWidth: 3, TagvWidth: 3}, MaxBytes: 1 << 20,
+	})
+	s := table.Retain(table.NewSeries(table.NextSlot(memtable.Slot{}), "tsuid", false))
+	w := table.NewWriter(memtable.Arrival{Admission: request.Admission{Latest: math.MaxInt64}}, new(indexRows))
+	defer w.Close()
+	w.Append(s.Slot(), s, nil)
+	buffered(table, s) // would hang
+	w.Append(s.Slot(), s, []request.Sample{{T: base * 1000, V: 1}})
+	w.Unlock()
+	if got := buffered(table, s); fmt.Sprint(got) != "[0]" {
+		t.Errorf("%v are buffered", got)
+	}
+}
