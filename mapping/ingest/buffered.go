@@ -30,9 +30,9 @@ func (a *Appender) appendBuffered(
 	if err := a.waitForMemory(ctx); err != nil {
 		return err
 	}
-	body := j.journalBody(req, result)
+	encoding, body := j.journalBody(req, result)
 	e := journal.Entry{
-		Encoding: body.Encoding, Body: body.Body, Arrived: ad.arrived, Latest: ad.Latest,
+		Encoding: encoding, Body: body, Arrived: ad.arrived, Latest: ad.Latest,
 		NeedMetricName: req.NeedMetricName, RefuseInfinities: ad.RefuseInfinities,
 		UIDsDamaged: result.Refused[request.ReasonUIDDamaged] > 0,
 		MaxLabels:   ad.limits.Labels, MaxLabelName: ad.limits.LabelName, MaxLabelValue: ad.limits.LabelValue,
@@ -54,17 +54,17 @@ var limitReasons = []request.Reason{
 // journalBody is the body of the journal entry: as the request came, where a replay would accept the same series. It is
 // encoded anew without the series that limits refused, and where there is no body: what came by OTLP spells out the
 // labels of each series, and becomes a tenth when it is compressed.
-func (j *job) journalBody(req *request.Write, result *request.Result) (body request.Write) {
+func (j *job) journalBody(req *request.Write, result *request.Result) (encoding byte, body []byte) {
 	limited := 0
 	for _, reason := range limitReasons {
 		limited += result.Refused[reason]
 	}
 	if req.Body != nil && limited == 0 {
-		return *req
+		return req.Encoding, req.Body
 	}
 	j.flat = req.AppendFlat(j.flat[:0], func(series int) bool { return j.series[series] != nil })
 	j.body = s2.Encode(j.body[:cap(j.body)], j.flat)
-	return request.Write{Encoding: request.EncodingFlatBlock, Body: j.body}
+	return request.EncodingFlatBlock, j.body
 }
 
 const (

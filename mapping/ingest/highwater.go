@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/promtsd/promtsd/mapping"
 	"github.com/promtsd/promtsd/mapping/catalog"
@@ -27,7 +28,9 @@ import (
 //
 // It is safe for concurrent use.
 type highWater struct {
-	config   Config
+	store    store.Store
+	system   string // the system table
+	now      func() time.Time
 	table    *memtable.Table // knows the latest cell timestamp
 	arrived  atomic.Int64    // the latest arrival time
 	reserved atomic.Int64    // the recorded timestamp
@@ -43,7 +46,9 @@ const (
 
 var highWaterRow, highWaterQualifier = []byte("ahead"), []byte("cells")
 
-func newHighWater(c Config, t *memtable.Table) *highWater { return &highWater{config: c, table: t} }
+func newHighWater(c Config, t *memtable.Table) *highWater {
+	return &highWater{store: c.Store, system: c.Settings.Tables.System, now: c.Now, table: t}
+}
 
 // arrive returns the arrival time of a request; now is the clock.
 func (h *highWater) arrive(now int64) int64 {
@@ -71,7 +76,7 @@ func (h *highWater) reserve(ctx context.Context, timestamp int64) error {
 	}
 	defer h.mu.Unlock()
 	reserved = h.reserved.Load()
-	to := max(timestamp+aheadOfNeed, h.config.Now().UnixMilli()+aheadOfClock)
+	to := max(timestamp+aheadOfNeed, h.now().UnixMilli()+aheadOfClock)
 	if timestamp <= reserved && to < reserved+aheadOfClock/4 {
 		return nil
 	}
@@ -83,7 +88,6 @@ func (h *highWater) reserve(ctx context.Context, timestamp int64) error {
 
 // raise records a timestamp. h.mu must be held.
 func (h *highWater) raise(ctx context.Context, to int64) error {
-	own := h.config.Settings.Tables.System
 	for {
 		recorded, raw, err := h.read(ctx)
 		if err != nil {
@@ -93,9 +97,9 @@ func (h *highWater) raise(ctx context.Context, to int64) error {
 			h.reserved.Store(recorded)
 			return nil
 		}
-		done, err := h.config.Store.CheckAndPut(ctx, []store.Check{{
+		done, err := h.store.CheckAndPut(ctx, []store.Check{{
 			Coord: store.Coord{
-				Table: own, Row: highWaterRow, Family: catalog.FamilySystem, Qualifier: highWaterQualifier,
+				Table: h.system, Row: highWaterRow, Family: catalog.FamilySystem, Qualifier: highWaterQualifier,
 			},
 			Expect: raw, Value: binary.BigEndian.AppendUint64(nil, uint64(to)),
 		}})
@@ -122,13 +126,13 @@ func (h *highWater) load(ctx context.Context) error {
 
 // read reads the recorded timestamp, 0 if there is none, and its bytes.
 func (h *highWater) read(ctx context.Context) (recorded int64, raw []byte, err error) {
-	own := h.config.Settings.Tables.System
-	for row, err := range h.config.Store.Get(ctx, store.Get{Table: own, Rows: [][]byte{highWaterRow}}) {
+	for row, err := range h.store.Get(ctx, store.Get{Table: h.system, Rows: [][]byte{highWaterRow}}) {
 		if err != nil {
 			return 0, nil, fmt.Errorf("read the recorded arrival time: %w", err)
 		}
 		if len(row.Cells) != 1 || len(row.Cells[0].Value) != 8 {
-			return 0, nil, fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, highWaterRow, own)
+			return 0, nil, fmt.Errorf("%w: row %q of table %s is not a timestamp", mapping.ErrCorrupt, highWaterRow,
+				h.system)
 		}
 		raw = bytes.Clone(row.Cells[0].Value)
 	}

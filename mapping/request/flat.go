@@ -31,10 +31,15 @@ func (r *Write) AppendFlat(dst []byte, keep func(series int) bool) []byte {
 	if keep == nil {
 		keep = func(int) bool { return true }
 	}
-	position := make([]uint64, len(r.Series)) // in the flat encoding
+	var position []uint64 // in the flat encoding, of the series; exemplars need it
+	if len(r.Exemplars) > 0 {
+		position = make([]uint64, len(r.Series))
+	}
 	kept := uint64(0)
 	for i := range r.Series {
-		position[i] = kept
+		if position != nil {
+			position[i] = kept
+		}
 		if keep(i) {
 			kept++
 		}
